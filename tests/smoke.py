@@ -46,7 +46,7 @@ SMOKE: Final[dict[str, str]] = {
     "tests/interop/test_java_tasks.py::test_same_tree_and_counts_as_java_committing_the_same_job": "Java's manifest committer: its tasks, this driver",
     "tests/interop/test_python_tasks.py::test_java_commits_a_job_that_python_set_up[False]": "Java's manifest committer commits a job that Python set up",
     "tests/interop/test_mixed_tasks.py::test_tasks_of_both_kinds[java]": "tasks of both in one job",
-    "tests/interop/test_file_output.py::test_java_merges_pythons_tasks_as_its_own[nothing]": "Java's FileOutputCommitter merges these tasks",
+    "tests/interop/test_file_output.py::test_java_merges_pythons_tasks_as_its_own[nothing-1]": "Java's FileOutputCommitter merges these tasks",
     "tests/interop/test_records.py::test_java_reads_success_and_summary_of_python": "Java reads `_SUCCESS` and summaries",
     "tests/emulators/test_adls_java_jobs.py::TestAdls::test_python_tasks_and_a_java_job_commit": "Hadoop's manifest committer and ABFS client on the emulator of ADLS Gen2",
     "tests/emulators/test_gcs_java_jobs.py::TestGcs::test_python_tasks_and_a_java_job_commit": "Hadoop's manifest committer and Google's connector on the emulator of Google Cloud Storage",

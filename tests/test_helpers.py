@@ -36,7 +36,7 @@ async def test_waits_at_the_same_time_move_the_clocks_once() -> None:
 
 
 async def test_tries_end_with_their_budget() -> None:
-    """What is left out of the waits counts: a call is not made again forever."""
+    """The time left out of the waits counts: a call is not made again forever."""
     made = 0
 
     async def refused() -> None:

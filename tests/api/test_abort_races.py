@@ -205,15 +205,6 @@ async def test_cancelled_task_commit_does_not_take_another_attempts_place(memory
     assert memory.files() in ({"part-0": b"zero"}, {"part-0": b"one"})
 
 
-async def test_attempt_whose_commit_fails_for_sure_is_removed(memory: MemoryPlace) -> None:
-    job = await memory.open_job(job_id="job-1")
-    memory.faults(Fault(kind="forbidden", operation="put", path="manifest.json"))
-    with pytest.raises(CommitterError) as caught:
-        await memory.run_task(job, 0, FILES)
-    assert caught.value.outcome == "unchanged"
-    assert not [name for name in memory.all_files() if "part-" in name]
-
-
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 @pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("place", ["adls", "gcs"], indirect=True)

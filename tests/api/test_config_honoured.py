@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ async def test_weights_say_what_calls_cost_of_the_rate(field: str, kind: str) ->
 
 
 async def test_a_rate_can_be_lowered_in_a_living_process() -> None:
-    """What Hadoop's documents advise a user whose account is overloaded: reduce fs.azure.io.rate.limit."""
+    """Hadoop's documents advise it where an account is overloaded: reduce fs.azure.io.rate.limit."""
     place = MemoryPlace("local")
     runtime = VirtualRuntime()
     with use_runtime(runtime):
@@ -225,20 +226,13 @@ class Counting(LocalStore):
         super().__init__()
         self.now = self.most = self.calls = 0
 
-    async def rename_files(
-        self,
-        renames: Sequence[tuple[StorePath, StorePath]],
-        *,
-        seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
-        looks: bool = True,
-    ) -> dict[int, StoreError]:
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]], **rest: Any) -> dict[int, StoreError]:
         self.calls += 1
         self.now += len(renames)
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         try:
-            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
+            return await super().rename_files(renames, **rest)
         finally:
             self.now -= len(renames)
 

@@ -151,14 +151,6 @@ async def test_named_directories_hold_in_another_driver(place: Place) -> None:
     assert not set(place.files()) & {"p=2/old", "p=1/q=1/old"}
 
 
-async def test_replace_under_the_same_names(place: Place) -> None:
-    for number in range(4):
-        place.write(f"p=1/part-{number}", b"old")
-    await place.run_job({"p=1/part-0": b"new", "p=1/part-1": b"new"}, config=config("replace"))
-    assert place.files() == {"p=1/part-0": b"new", "p=1/part-1": b"new"}
-    assert place.temporary() == set()
-
-
 async def test_plan_of_a_refused_job_names_nothing_that_makes_room(place: Place) -> None:
     place.write("p=1/part-0", b"old")
     place.write("p=2", b"exists where a directory goes")
@@ -278,7 +270,7 @@ async def test_old_files_are_listed_in_many_directories_at_once(place: Place, sc
 
 @pytest.mark.parametrize("leads_to", ["elsewhere", "p=1"])
 async def test_a_named_directory_that_is_a_link_is_refused(tmp_path: Path, leads_to: str) -> None:
-    """What is behind it belongs to another directory: a job that writes nothing there must not empty that."""
+    """Files behind it belong to another directory: a job that writes nothing there must not empty that."""
     table, precious = tmp_path / "table", tmp_path / leads_to
     if leads_to == "p=1":
         precious = table / "p=1"

@@ -149,21 +149,15 @@ async def test_undo_that_fails_advises_the_rollback_that_was_asked_for(memory: M
     assert memory.files() == {}
 
 
-async def test_abort_that_meets_what_a_late_task_left_removes_it(place_of_late_writes: MemoryPlace) -> None:
+async def test_abort_that_meets_what_a_late_task_left_removes_it() -> None:
     """The job is over, and its task attempt makes the directory again where a write makes its parents."""
-    place = place_of_late_writes
+    place = MemoryPlace("adls")
     job = await place.open_job(job_id="j")
     other = await place.attach_job("j")
     await job.abort()
     place.write(in_job(place, "j", "00/tasks/attempt_j_m_000000_0-abc/part-0"), b"late")
     await other.abort()
     assert place.files() == {}
-
-
-@pytest.fixture
-def place_of_late_writes() -> MemoryPlace:
-    """A memory space whose writes make their parents."""
-    return MemoryPlace("adls")
 
 
 # -- many jobs end at once: a driver whose conditional put of `_SUCCESS` finds another job's marker tries again,  -------

@@ -124,7 +124,7 @@ async def test_many_files_make_parts(place: Place, tmp_path: Path, small_parts: 
 
 
 async def test_the_last_part_is_never_full(place: Place, tmp_path: Path, small_parts: int) -> None:
-    """What is missing behind a full part would not be missed."""
+    """The loss of a part behind a full one would go unnoticed."""
     report = await place.run_job(dict(list(FILES.items())[:80]), job_id="job-1", config=listing(tmp_path))
     assert (tmp_path / f"{stem(place)}~00002.jsonl").read_bytes() == b""
     assert len(await read(report)) == 80
@@ -292,7 +292,7 @@ async def test_a_recoverer_writes_the_whole_list(
 
 
 async def test_a_setup_record_cannot_say_where_lists_go(place: Place, tmp_path: Path) -> None:
-    """Who finishes the job did not name the directory, so nothing is written there (G10)."""
+    """The recoverer did not name the directory, so nothing is written there (G10)."""
     job = await place.open_job(job_id="job-1", config=listing(tmp_path))
     message = await place.run_task(job, 0, {"a": b"x"})
 

@@ -17,6 +17,7 @@ from committer.stores.local import LocalStore, kernel_rename, renames
 from committer.stores.local.calls import make_directories
 from committer.stores.local.places import Held
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.processes.harness import visible
 
 REPLACE = CommitterConfig(existing_target="replace", io_concurrency=1)
 MOST_STEPS = 4
@@ -41,14 +42,6 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
 def write(table: Path, name: str) -> None:
     (table / name).parent.mkdir(parents=True, exist_ok=True)
     (table / name).write_bytes(b"old")
-
-
-def visible(table: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(table).as_posix(): path.read_bytes()
-        for path in table.rglob("*")
-        if path.is_file() and not path.relative_to(table).as_posix().startswith("_")
-    }
 
 
 async def die(table: Path, crash: Fault, *, names: tuple[str, ...] = ("x", "y")) -> None:

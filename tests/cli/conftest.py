@@ -18,12 +18,14 @@ from typing import Any
 import pytest
 
 import committer
+from committer import CommitterConfig
 from committer.cli import main
 from committer.paths import StorePath
 from committer.records.job_state import Intent, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.job_paths import INTENT, entry_of, in_job
+from tests.places import Place
 
 ROOT = Path(committer.__file__).parent.parent
 JAVA = ROOT / "tests" / "fixtures" / "java-manifest-committer"
@@ -72,6 +74,19 @@ def typed(shown: object, tasks: int = 3) -> list[str]:
     """A command as an operator types it who knows how many tasks there are."""
     _, *words = shlex.split(str(shown))
     return [str(tasks) if word == "N" else word for word in words]
+
+
+def die_in_commit(place: Place, files: dict[str, bytes], config: CommitterConfig | None = None) -> None:
+    """Runs a job `j` of one task, whose driver dies before it publishes the first file."""
+
+    async def die() -> None:
+        job = await place.open_job(job_id="j", config=config)
+        await place.run_task(job, 0, files)
+        place.faults(Fault(kind="crash_before", operation=place.publishes_by))
+        with pytest.raises(SimulatedCrash):
+            await job.commit(tasks=1)
+
+    asyncio.run(die())
 
 
 def shell(*words: object, stdin: str | None = None, **environment: str) -> Result:
@@ -149,24 +164,25 @@ class Lake:
 
     def aborted(self, job_id: str = "aborted") -> None:
         """A job whose driver died after its decision against it."""
-        self.open(job_id)
+        self._died(job_id, Fault(kind="crash_after", operation="put", path="/decision"), aborts=True)
 
-        async def work() -> None:
-            store = FaultyStore(LocalStore(), [Fault(kind="crash_after", operation="put", path="/decision")])
-            job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
-            with pytest.raises(SimulatedCrash):
-                await job.abort()
+    def prepare(self, state: str, job_id: str = "j") -> None:
+        """A job in a state that is named as above; or none, one by message, one whose outcome is kept."""
+        if state == "kept":
+            self.committed(job_id, config=committer.CommitterConfig(outcome_kept=True))
+        elif state == "message":
+            self.open(job_id, delivery="message")
+        elif state != "none":
+            getattr(self, state)(job_id)
 
-        asyncio.run(work())
-
-    def _died(self, job_id: str, fault: Fault, **options: Any) -> None:
+    def _died(self, job_id: str, fault: Fault, *, aborts: bool = False, **options: Any) -> None:
         self.open(job_id, **options)
 
         async def work() -> None:
             store = FaultyStore(LocalStore(), [fault])
             job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
             with pytest.raises(SimulatedCrash):
-                await job.commit()
+                await (job.abort() if aborts else job.commit())
 
         asyncio.run(work())
 

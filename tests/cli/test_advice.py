@@ -23,16 +23,11 @@ def spaced(tmp_path: Path) -> Lake:
 
 
 def prepare(lake: Lake, state: str) -> None:
-    if state == "kept":
-        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "locked":
+    if state == "locked":
         lake.begun("owner")
         lake.entry("owner")
-        lake.open("j")
-    elif state == "message":
-        lake.open("j", delivery="message")
-    else:
-        getattr(lake, state)("j")
+        state = "open"
+    lake.prepare(state)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +138,7 @@ def test_calls_become_commands() -> None:
 
 
 def test_a_sentence_names_its_commands_in_short_and_they_stand_below_it(run: Run, tmp_path: Path) -> None:
-    """What a command does is said before or after it, so the sentence must stay whole."""
+    """The words beside a command say what it does, so the sentence must stay whole."""
     asyncio.run(SPOILED["one source gone"].spoil(tmp_path / "table"))
     refused = run("recover", tmp_path / "table", "j", "--yes")
     recover = f"committer recover {tmp_path / 'table'} j"

@@ -10,7 +10,7 @@ import pytest
 import committer
 from committer.records.job_state import Intent, encode_record
 from committer.stores.memory import MemoryStore
-from tests.cli.conftest import Lake, Run
+from tests.cli.conftest import Lake, Run, rows, typed
 
 JOB = "job_202401010000_0002"
 
@@ -88,12 +88,20 @@ def test_the_newest_job_attempt_is_committed(run: Run, shared: Lake, job_id: str
     assert shared.files() == ["part-0002_m_000000"]
 
 
-def test_jobs_names_the_command_that_says_how(run: Run, shared: Lake) -> None:
+def test_jobs_names_the_command_that_says_how_and_what_is_lost_with_the_other(run: Run, shared: Lake) -> None:
     [row] = run("jobs", shared.path, "--output", "json").json["jobs"]
+    assert "share" in row["attention"]
     assert "the output of 3 committed tasks of job_202401010000_0002 and 1 more" in row["attention"]
     said = f"`committer commit {shared.path} {JOB}` says how Python commits it"
     assert row["attention"].endswith(said)
     assert row["if_dead"] == [f"committer cleanup {shared.path} --job 0 --force"]
+    assert "If no such job is alive:" in run("jobs", shared.path).out
+    words = typed(row["if_dead"][0])
+    planned = run(*words)
+    assert (planned.code, "alive" in planned.out, "is lost" in planned.out) == (2, True, True)
+    assert "how it ended" not in planned.out
+    assert run(*words, "--yes").code == 0
+    assert rows(run, shared.path) == {}
 
 
 # -- directories without a record of a job ----------------------------------------------------------------------------

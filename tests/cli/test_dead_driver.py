@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Lake, Run
+from tests.cli.conftest import ROOT, Lake, Run, typed
 
 # A driver that has what its tasks committed, by message, and is killed before it commits.
 DRIVER = textwrap.dedent(
@@ -42,15 +42,10 @@ def kill_a_driver(lake: Lake, *attempts: str, delivery: str = "message") -> None
         driver.send_signal(signal.SIGKILL)
 
 
-def commands_in(text: str) -> list[list[str]]:
-    """The words of each command that is shown, on a line of its own."""
+def commands_in(text: str, tasks: int = 3) -> list[list[str]]:
+    """The words of each command that is shown on a line of its own, with the number that only the operator knows."""
     shown = [line.strip() for line in text.splitlines()]
-    return [shlex.split(line)[1:] for line in shown if line.startswith("committer ")]
-
-
-def with_tasks(words: list[str], number: int) -> list[str]:
-    """A command as shown, with the number that only the operator knows."""
-    return [str(number) if word == "N" else word for word in words]
+    return [typed(line, tasks) for line in shown if line.startswith("committer ")]
 
 
 @pytest.fixture
@@ -67,9 +62,8 @@ def test_what_jobs_shows_ends_the_job(run: Run, spaced: Lake, delivery: str, way
     assert ": dead\n" in shown.out
     commands = commands_in(shown.out.partition("To end it")[2])
     assert [words[0] for words in commands] == ["commit", "abort"]
-    words = with_tasks(commands[way], 3)
-    assert run(*words).code == 2
-    assert run(*words, "--yes").code == 0
+    assert run(*commands[way]).code == 2
+    assert run(*commands[way], "--yes").code == 0
     assert len(spaced.files()) == (3 if way == 0 else 0)
     assert "no jobs" in run("jobs", spaced.path).out
 
@@ -91,7 +85,7 @@ def test_the_number_of_tasks_must_be_given(run: Run, lake: Lake) -> None:
     refused = run(*shlex.split(commit_it)[1:], "--yes")
     assert refused.code == 2
     assert "--tasks" in refused.err
-    wrong = run(*with_tasks(shlex.split(commit_it)[1:], 2), "--yes")
+    wrong = run(*typed(commit_it, 2), "--yes")
     assert wrong.code == 1
     assert "task 1 has no committed attempt" in wrong.err
     assert lake.files() == []
@@ -107,10 +101,9 @@ def test_no_command_sends_the_operator_in_a_circle(run: Run, spaced: Lake, comma
     assert refused.code in (1, 2)
     assert "Go ahead" not in refused.err
     assert "nothing was done: repeat" not in refused.err
-    commands = commands_in(refused.err)
-    ways = [words for words in commands if "FILE" not in words]
+    ways = [words for words in commands_in(refused.err, 2) if "FILE" not in words]
     assert [words[0] for words in ways] == ["commit", "abort"]
-    assert run(*with_tasks(ways[0], 2), "--yes").code == 0
+    assert run(*ways[0], "--yes").code == 0
     assert len(spaced.files()) == 2
 
 

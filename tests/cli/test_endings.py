@@ -15,8 +15,7 @@ import committer.sync
 from committer import CommitterConfig
 from committer.cli.target import older
 from committer.errors import ConfigurationError
-from committer.testing.faults import Fault, SimulatedCrash
-from tests.cli.conftest import JAVA_JOB, Lake, Run, shell
+from tests.cli.conftest import JAVA_JOB, Lake, Run, die_in_commit, shell
 from tests.job_paths import jobs_at
 from tests.places import MemoryPlace
 
@@ -202,15 +201,7 @@ def test_a_committed_job_that_is_gone_is_not_said_to_be_taken_back(run: Run, lak
 def test_a_rollback_that_is_refused_is_never_followed_by_a_commit(run: Run) -> None:
     """Where no driver can be fenced off it takes a word, and `recover` alone would publish the job."""
     place = MemoryPlace("gcs")
-
-    async def decide() -> None:
-        job = await place.open_job(job_id="j")
-        await place.run_task(job, 0, {"x": b"x"})
-        place.faults(Fault(kind="crash_before", operation="rename_file", path="/x"))
-        with pytest.raises(SimulatedCrash):
-            await job.commit(tasks=1)
-
-    asyncio.run(decide())
+    die_in_commit(place, {"x": b"x"})
     refused = run("recover", place.dest, "j", "--rollback", "--yes")
     assert (refused.code, place.files()) == (3, {})
     assert f"committer recover {place.dest} j --rollback --force" in refused.err.replace("\n", "")

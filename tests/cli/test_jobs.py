@@ -78,25 +78,6 @@ def test_every_kind_of_job(run: Run, lake: Lake) -> None:
     assert "damaged" in run("jobs", lake.path).out
 
 
-def test_what_is_lost_with_the_directory_that_jobs_of_hadoops_share(run: Run, lake: Lake) -> None:
-    for task in (
-        "task_202401010000_0002_m_000000",
-        "task_202401010000_0002_m_000001",
-        "task_202401010000_0003_m_000000",
-    ):
-        (lake.temporary / "0" / task).mkdir(parents=True)
-    row = rows(run, lake.path)["0"]
-    assert "share" in row["attention"]
-    assert "3 committed tasks of job_202401010000_0002 and 1 more" in row["attention"]
-    assert "If no such job is alive:" in run("jobs", lake.path).out
-    words = typed(row["if_dead"][0])
-    planned = run(*words)
-    assert (planned.code, "alive" in planned.out, "is lost" in planned.out) == (2, True, True)
-    assert "how it ended" not in planned.out
-    assert run(*words, "--yes").code == 0
-    assert rows(run, lake.path) == {}
-
-
 def test_an_outcome_that_is_kept_for_a_stream_is_not_what_remains(run: Run, lake: Lake) -> None:
     lake.committed("batch", config=CommitterConfig(outcome_kept=True))
     row = rows(run, lake.path)["batch"]

@@ -13,7 +13,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.memory.store import MemoryStore
 from committer.testing.faults import Fault, SimulatedCrash
-from tests.cli.conftest import JAVA_JOB, Lake, Run, rows, typed
+from tests.cli.conftest import JAVA_JOB, Lake, Run, die_in_commit, rows, typed
 from tests.job_paths import has_in_job, in_job
 from tests.places import MemoryPlace, Place, make_place
 
@@ -150,15 +150,7 @@ def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> No
     place = MemoryPlace("s3")
     if old:
         place.write("a", b"old")
-
-    async def die() -> None:
-        job = await place.open_job(job_id="j", config=CommitterConfig(existing_target="replace"))
-        await place.run_task(job, 0, {"a": b"new"})
-        place.faults(Fault(kind="crash_before", operation="complete_upload"))
-        with pytest.raises(SimulatedCrash):
-            await job.commit(tasks=1)
-
-    asyncio.run(die())
+    die_in_commit(place, {"a": b"new"}, CommitterConfig(existing_target="replace"))
     row = rows(run, place.dest)["j"]
     assert bool(row["otherwise"]) is not old
     assert run(*typed(row["next_step" if old else "otherwise"]), "--yes").code == 0
@@ -168,15 +160,7 @@ def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> No
 def test_a_rollback_that_keeps_no_other_driver_out_is_shown_with_what_it_takes(run: Run) -> None:
     """GCS: a driver that is alive could go on while files are rolled back, so the operator has to vouch that none is."""
     place = MemoryPlace("gcs")
-
-    async def die() -> None:
-        job = await place.open_job(job_id="j")
-        await place.run_task(job, 0, {"a": b"new", "b": b"new"})
-        place.faults(Fault(kind="crash_before", operation="rename_file"))
-        with pytest.raises(SimulatedCrash):
-            await job.commit(tasks=1)
-
-    asyncio.run(die())
+    die_in_commit(place, {"a": b"new", "b": b"new"})
     row = rows(run, place.dest)["j"]
     assert row["otherwise"] == f"committer recover {place.dest} j --rollback --force"
     said = "or, once no other driver of it is alive, to end it with nothing of it published:"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import committer
 from tests.cli.conftest import Lake, Run
 from tests.cli.test_processes import Terminal, lines_of
 
@@ -28,16 +27,6 @@ COMMANDS = {
     "uploads expect": ["0"],
 }
 OF_JOBS = ["plan", "commit", "recover", "abort", "cleanup"]
-
-
-def prepared(lake: Lake, state: str) -> None:
-    """A job `j` in a state."""
-    if state == "kept":
-        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
-    elif state == "message":
-        lake.open("j", delivery="message")
-    elif state != "none":
-        getattr(lake, state)("j")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +52,7 @@ def test_what_will_be_refused_is_never_asked_about(
     lake: Lake, state: str, words: list[str], code: int, said: str
 ) -> None:
     """At a real terminal, where a person would be asked."""
-    prepared(lake, state)
+    lake.prepare(state)
     name, *more = words
     arguments = [name, str(lake.path), *more, "j"] if "--job" in more else [name, str(lake.path), "j", *more]
     terminal = Terminal([sys.executable, "-m", "committer.cli", *arguments])
@@ -205,7 +194,7 @@ def test_a_job_that_is_not_there(run: Run, lake: Lake, name: str, yes: bool) -> 
 @pytest.mark.parametrize("place", ["_temporary", "", "00", "setup"])
 @pytest.mark.parametrize("command", ["plan", "commit", "recover", "recover --rollback", "abort"])
 def test_no_plan_is_made_through_a_link(run: Run, lake: Lake, place: str, command: str) -> None:
-    """What a command would do is not foreseen where it stops at once, and no flag leads past it."""
+    """No command that stops at once says what it would do, and no flag leads past it."""
     lake.open("open")
     there = lake.temporary if place == "_temporary" else lake.in_job("open", place)
     there.rename(lake.path / "moved")

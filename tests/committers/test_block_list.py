@@ -68,14 +68,6 @@ async def test_an_empty_file_and_a_long_one(place: MemoryPlace) -> None:
     assert place.files() == {"empty": b"", "long": b"0123456789"}
 
 
-async def test_more_blocks_than_the_store_takes_are_refused_while_a_task_writes() -> None:
-    place = MemoryPlace("azure-flat", delivery="message", max_parts=3)
-    async with place.open_job(config=CommitterConfig(multipart_size=2)) as job:
-        with pytest.raises(TaskError, match="more than 3 parts"):
-            await place.run_task(job, 0, {"x": b"1234567"})
-        await job.abort()
-
-
 async def test_blocks_of_another_program_are_told_while_a_task_writes(place: MemoryPlace) -> None:
     place.space.blocks.put(place.space.path("table/x"), "short", b"another program's")
     async with place.open_job() as job:

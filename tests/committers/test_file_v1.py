@@ -134,14 +134,6 @@ async def test_an_open_job_whose_shared_directories_another_job_removed_goes_on(
 # -- attempts ---------------------------------------------------------------------------------------------------
 
 
-async def test_of_several_commits_of_a_task_the_last_wins(place: Place) -> None:
-    job = await place.open_job(job_id="j")
-    for attempt in range(3):
-        await place.run_task(job, 0, {f"attempt-{attempt}": b"x", "same": str(attempt).encode()}, attempt)
-    await job.commit(tasks=1)
-    assert (place.files(), place.temporary()) == ({"attempt-2": b"x", "same": b"2"}, set())
-
-
 async def test_a_message_wins_or_is_refused(place: Place) -> None:
     job = await place.open_job(job_id="j")
     first = await place.run_task(job, 0, {"part-0": b"1"})

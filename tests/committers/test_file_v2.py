@@ -176,7 +176,7 @@ async def test_a_later_attempt_replaces_what_an_earlier_one_left(place: Place) -
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 async def test_an_abort_by_ids_forgets_nothing_that_is_visible(place: Place, delivery: str) -> None:
-    """What the attempt left may be replaced by the next one, as if it had not been aborted."""
+    """Files that the attempt left may be replaced by the next one, as if it had not been aborted."""
     job = await place.open_job(job_id="j", delivery=delivery)
     await _run_broken(place, job, {"part-1": b"first", "part-2": b"first"}, renames=1)
     await job.abort_task(0, 1)

@@ -39,22 +39,6 @@ place = place_fixture("s3", delivery="message")
 # -- what is seen when ------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_seen_before_the_job_commits_and_all_of_it_after(place: MemoryPlace) -> None:
-    async with place.open_job() as job:
-        messages = [
-            await place.run_task(job, 0, {"a=1/p-0.csv": b"zero", "a=2/p-0.csv": b""}),
-            await place.run_task(job, 1, {"a=1/p-1.csv": b"one"}),
-        ]
-        assert place.files() == {}
-        assert pending(place) == ["a=1/p-0.csv", "a=1/p-1.csv", "a=2/p-0.csv"]
-        report = await job.commit(messages, tasks=2)
-    assert place.files() == {"a=1/p-0.csv": b"zero", "a=1/p-1.csv": b"one", "a=2/p-0.csv": b""}
-    assert (report.committer, report.files_committed, report.bytes_committed) == ("magic", 3, 7)
-    assert json.loads(place.read("_SUCCESS"))["jobId"] == job.job_id
-    assert pending(place) == []
-    assert place.temporary() == set()
-
-
 async def test_a_file_is_stamped_with_who_wrote_it(place: MemoryPlace) -> None:
     async with place.open_job(job_id="j") as job:
         message = await place.run_task(job, 7, {"x": b"x"}, attempt=2)

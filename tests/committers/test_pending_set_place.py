@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -350,31 +350,29 @@ async def test_a_setup_record_names_no_place_of_its_own(
     assert others in there.names()
 
 
-async def test_a_set_that_names_a_file_outside_is_refused(
-    place: MemoryPlace, there: There, config: CommitterConfig
+def _elsewhere(record: bytes) -> bytes:
+    return record.replace(b"table/p=1", b"other/p=1")
+
+
+def _cut_short(record: bytes) -> bytes:
+    return record[:-20]
+
+
+@pytest.mark.parametrize("change", [_elsewhere, _cut_short])
+async def test_a_set_that_is_damaged_or_names_a_file_outside_is_refused(
+    place: MemoryPlace, there: There, config: CommitterConfig, change: Callable[[bytes], bytes]
 ) -> None:
     async with place.open_job(job_id="j", config=config) as job:
         await place.run_task(job, 0, MORE)
         name = f"/tmp/{sets_of(place)}/task_j_m_000000"
-        there.space.write(name, there.space.files()[name].replace(b"table/p=1", b"other/p=1"))
-        with pytest.raises(CommitterError):
-            await job.commit(tasks=1)
-        assert place.files() == {}
-        await job.abort()
-    assert not [name for name in place.space.files() if name.startswith("/other")]
-
-
-async def test_a_damaged_record_is_named(place: MemoryPlace, there: There, config: CommitterConfig) -> None:
-    async with place.open_job(job_id="j", config=config) as job:
-        await place.run_task(job, 0, MORE)
-        name = f"/tmp/{sets_of(place)}/task_j_m_000000"
-        there.space.write(name, there.space.files()[name][:-20])
+        there.space.write(name, change(there.space.files()[name]))
         with pytest.raises(RecordError, match="task_j_m_000000"):
             await job.commit(tasks=1)
         await job.abort()
     assert (place.all_files(), there.names()) == ({}, [])
     # Its list at the destination names its uploads, too.
     assert pending(place) == []
+    assert not [name for name in place.space.files() if name.startswith("/other")]
 
 
 # -- tasks that come late ---------------------------------------------------------------------------------------------

@@ -216,18 +216,6 @@ async def test_a_message_holds_its_task_to_the_record_it_speaks_of(place: Memory
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_a_record_that_cannot_be_saved_ends_its_upload(place: MemoryPlace) -> None:
-    async with place.open_job(job_id=JOB, delivery="listing") as job:
-        task = await place.open_task(job.spec, 0)
-        place.faults(Fault(kind="forbidden", operation="put", path="x.pending"))
-        with pytest.raises(committer.errors.StoreError):
-            await write_file(task, "x", b"x")
-        assert pending(place) == []
-        with pytest.raises(committer.errors.TaskError, match="not written"):
-            await task.commit()
-    assert visible(place) == {}
-
-
 async def test_an_aborted_attempt_leaves_nothing_and_no_other_run_is_touched(place: MemoryPlace) -> None:
     async with place.open_job(job_id=JOB, delivery="listing") as job:
         tasks = [await place.open_task(job.spec, 0) for _run in range(2)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.testing.faults import Fault
+from tests.committers.conftest import Make
 from tests.places import MemoryPlace, StagingPlace, write_file
 from tests.waiting_uploads import end_job, peak_of_a_stream, pending
 
@@ -40,22 +40,6 @@ pytestmark = pytest.mark.parametrize("delivery", ["listing", "message"])
 @pytest.fixture
 def place(delivery: str) -> MemoryPlace:
     return StagingPlace("directory", delivery=delivery)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Path:
-    return tmp_path / "disk"
-
-
-@pytest.fixture
-def config(disk: Path) -> Callable[..., CommitterConfig]:
-    def make(**choices: object) -> CommitterConfig:
-        return CommitterConfig(staging_directories=(str(disk),), **choices)  # type: ignore[arg-type]
-
-    return make
-
-
-Make = Callable[..., CommitterConfig]
 
 
 def kept(disk: Path) -> list[str]:
@@ -112,17 +96,6 @@ async def test_a_task_with_no_output_commits(place: MemoryPlace, disk: Path, con
         message = await place.run_task(job, 0)
         report = await job.commit([message], tasks=1)
     assert (report.files_committed, sent(place), disk.exists()) == (0, 0, False)
-
-
-async def test_two_attempts_of_a_task_keep_apart_and_one_wins(place: MemoryPlace, disk: Path, config: Make) -> None:
-    async with place.open_job(config=config()) as job:
-        first, second = await place.open_task(job.spec, 0, 0), await place.open_task(job.spec, 0, 1)
-        for task in (first, second):
-            await write_file(task, "x", b"attempt %d" % task.attempt)
-        await first.commit()
-        message = await second.commit()
-        await job.commit([message], tasks=1)
-    assert (place.files(), pending(place), kept(disk)) == ({"x": b"attempt 1"}, [], [])
 
 
 async def test_a_file_costs_one_look_when_opened_and_three_calls_when_sent(place: MemoryPlace, config: Make) -> None:
@@ -194,22 +167,6 @@ async def test_a_commit_can_be_called_again_and_sends_what_is_missing(place: Mem
             assert place.store.count("create_upload") == begun + 1
         await job.commit([message])
     assert (place.files(), pending(place)) == ({"a": b"a", "b": b"b"}, [])
-
-
-async def test_what_changed_since_a_commit_that_failed_is_sent_anew(place: MemoryPlace, config: Make) -> None:
-    async with place.open_job(config=config(io_concurrency=1)) as job:
-        async with place.open_task(job.spec, 0) as task:
-            path = Path(task.work_path("x"))
-            path.write_bytes(b"before")
-            place.faults(
-                Fault(kind="forbidden", operation="put", times=1, path=lambda path: "uploads" not in path.path)
-            )
-            with pytest.raises(StoreError):
-                await task.commit()
-            path.write_bytes(b"as it should be")
-            message = await task.commit()
-        await job.commit([message])
-    assert (place.files(), pending(place)) == ({"x": b"as it should be"}, [])
 
 
 async def test_a_file_that_is_written_while_it_is_sent_is_refused(place: MemoryPlace, config: Make) -> None:

@@ -7,7 +7,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,13 +16,10 @@ import committer
 from committer import CommitterConfig
 from committer.committers.staging import local_files
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
-from committer.spark.modes import commit_config
 from committer.testing.faults import Fault, FaultKind
+from tests.committers.conftest import Make
 from tests.places import MemoryPlace, StagingPlace, write_file
 from tests.waiting_uploads import end_job, pending
-
-Make = Callable[..., CommitterConfig]
-OLD = {"p=1/old": b"old", "p=2/old": b"old"}
 
 
 @pytest.fixture
@@ -31,51 +27,11 @@ def place() -> MemoryPlace:
     return StagingPlace("directory", delivery="listing")
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Path:
-    return tmp_path / "disk"
-
-
-@pytest.fixture
-def config(disk: Path) -> Make:
-    def make(**choices: object) -> CommitterConfig:
-        return CommitterConfig(staging_directories=(str(disk),), **choices)  # type: ignore[arg-type]
-
-    return make
-
-
 def kept(disk: Path) -> list[str]:
     return sorted(str(path.relative_to(disk)) for path in disk.rglob("*"))
 
 
 # -- conflict modes -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_dynamic_overwrite_of_spark_keeps_the_other_partitions(place: MemoryPlace) -> None:
-    for name, data in OLD.items():
-        place.write(name, data)
-    chosen = commit_config(CommitterConfig(), "overwrite", partition_by=["p"], overwrite_mode="dynamic", used=True)
-    try:
-        async with place.open_job(config=chosen) as job:
-            await place.run_task(job, 0, {"p=1/new": b"new"})
-            await job.commit(tasks=1)
-    except ConfigurationError:
-        pass
-    assert place.files()["p=2/old"] == b"old"
-
-
-@pytest.mark.parametrize("mode", ["replace", "fail"])
-async def test_a_narrower_scope_that_was_asked_for_is_not_widened(mode: str, place: MemoryPlace) -> None:
-    for name, data in OLD.items():
-        place.write(name, data)
-    config = CommitterConfig(conflict_mode=mode, superseded_scope="partitions")  # type: ignore[arg-type]
-    try:
-        async with place.open_job(config=config) as job:
-            await place.run_task(job, 0, {"p=3/new": b"new"})
-            await job.commit(tasks=1)
-    except ConfigurationError:
-        pass
-    assert {name: data for name, data in place.files().items() if name in OLD} == OLD
 
 
 async def test_fail_refuses_a_partition_whose_data_lies_deeper() -> None:
@@ -168,7 +124,7 @@ async def test_what_is_written_by_path_beside_files_opened_at_once_is_not_lost(
 
 
 async def test_blocking_files_in_all_threads_of_the_loop_can_be_written(place: MemoryPlace, config: Make) -> None:
-    """What the docstring of `open_blocking` shows, many at once."""
+    """As the docstring of `open_blocking` shows, many at once."""
     pool = ThreadPoolExecutor(2)
     asyncio.get_running_loop().set_default_executor(pool)
     async with place.open_job(config=config()) as job:

@@ -38,13 +38,16 @@ def place(request: pytest.FixtureRequest) -> StocatorPlace:
     return StocatorPlace(request.param)
 
 
-async def _killed(place: StocatorPlace, spec: JobSpec, task: int, attempt: int, files: dict[str, bytes]) -> None:
-    """A task attempt whose process dies when it wrote its files, before it commits."""
+async def _killed(
+    place: StocatorPlace, spec: JobSpec, task: int, attempt: int, files: dict[str, bytes], *, root: str = ""
+) -> None:
+    """A task attempt whose process dies when it wrote its files, below a root outside or not, before it commits."""
     dying = FaultyStore(place.store.inner)
     with pytest.raises(SimulatedCrash):
         async with committer.open_task(spec, task=task, attempt=attempt, storage_options={"store": dying}) as writer:
             for name, data in files.items():
-                await write_file(writer, name, data)
+                async with writer.open_absolute(f"{root}/{name}") if root else writer.open(name) as file:
+                    await file.write(data)
             dying.crashed = True
             raise SimulatedCrash
 
@@ -109,21 +112,11 @@ async def test_a_file_outside_the_destination_goes_there(place: StocatorPlace) -
     job = await place.open_job(job_id="j", config=config)
     async with job.task_attempt(task=0) as task, task.open_absolute(f"{root}/part-0") as file:
         await file.write(b"out")
-    await _killed_outside(place, job, root)
+    await _killed(place, job.spec, 0, 1, {"part-0": b"loser"}, root=root)
     report = await job.commit()
     [uri] = report.filenames
     inside = {name for name in place.space.files() if name.startswith("/elsewhere/")}
     assert {StorePath.from_uri(uri).path} == inside
-
-
-async def _killed_outside(place: StocatorPlace, job: committer.Job, root: str) -> None:
-    dying = FaultyStore(place.store.inner)
-    with pytest.raises(SimulatedCrash):
-        async with committer.open_task(job.spec, task=0, attempt=1, storage_options={"store": dying}) as writer:
-            async with writer.open_absolute(f"{root}/part-0") as file:
-                await file.write(b"loser")
-            dying.crashed = True
-            raise SimulatedCrash
 
 
 # -- what it does not give: who lists sees more -----------------------------------------------------------------

@@ -26,6 +26,19 @@ def jars() -> list[Path]:
     return hadoop_jars(f"hadoop-azure-{version}", [dependency("org.apache.hadoop:hadoop-azure", version)])
 
 
+def settings(url: str, account: str, key: str) -> dict[str, str]:
+    """Options of Hadoop for a client of an emulated account."""
+    return {
+        # An address and a port in place of the account's own: the client then puts the account into the path.
+        "fs.azure.abfs.endpoint": urlsplit(url).netloc,
+        "fs.azure.always.use.https": "false",
+        # The other one, Apache's, wants TLS sockets even where it needs none.
+        "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+        "fs.azure.account.auth.type": "SharedKey",
+        f"fs.azure.account.key.{account}": key,
+    }
+
+
 class Abfs(HadoopFileSystem):
     """Hadoop's FileSystem on one filesystem of an emulated account.
 
@@ -39,14 +52,8 @@ class Abfs(HadoopFileSystem):
     def __init__(self, jvm: Jvm, emulator: AdlsEmulator, filesystem: str, **options: str) -> None:
         account = f"{emulator.settings.account}.dfs.core.windows.net"
         root = f"abfs://{filesystem}@{account}"
-        settings = {
-            # An address and a port in place of the account's own: the client then puts the account into the path.
-            "fs.azure.abfs.endpoint": urlsplit(emulator.url).netloc,
-            "fs.azure.always.use.https": "false",
-            # The other one, Apache's, wants TLS sockets even where it needs none.
-            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
-            "fs.azure.account.auth.type": "SharedKey",
-            f"fs.azure.account.key.{account}": emulator.settings.key,
+        chosen = {
+            **settings(emulator.url, account, emulator.settings.key),
             "fs.azure.createRemoteFileSystemDuringInitialization": "true",
             "fs.azure.io.retry.max.retries": "2",
             "fs.azure.io.retry.backoff.interval": "100",
@@ -55,7 +62,7 @@ class Abfs(HadoopFileSystem):
             "fs.abfs.impl.disable.cache": "true",
             **options,
         }
-        super().__init__(jvm, root, settings)
+        super().__init__(jvm, root, chosen)
 
 
 class ManifestJob(ManifestCommitterJob):

@@ -27,6 +27,25 @@ def jars() -> list[Path]:
     )
 
 
+def settings(url: str, project: str) -> dict[str, str]:
+    """Options of Hadoop for a client of a service that knows no secrets."""
+    return {
+        "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+        "fs.gs.storage.root.url": f"{url}/",
+        "fs.gs.auth.type": "UNAUTHENTICATED",
+        "fs.gs.project.id": project,
+        "fs.gs.client.type": "HTTP_API_CLIENT",
+        "fs.gs.grpc.enable": "false",
+        # Hadoop's own defaults of these, for a client of its own, have suffixes that this one cannot read.
+        "fs.gs.block.size": "67108864",
+        "fs.gs.outputstream.buffer.size": "8388608",
+        "fs.gs.inputstream.inplace.seek.limit": "8388608",
+        "fs.gs.inputstream.min.range.request.size": "2097152",
+        "fs.gs.rewrite.max.chunk.size": "536870912",
+        "fs.gs.outputstream.sync.min.interval": "0",
+    }
+
+
 class Gcs(HadoopFileSystem):
     """Hadoop's FileSystem on one bucket.
 
@@ -38,24 +57,11 @@ class Gcs(HadoopFileSystem):
     """
 
     def __init__(self, jvm: Jvm, emulator: GcsEmulator, bucket: str, **options: str) -> None:
-        root = f"gs://{bucket}"
-        settings = {
-            "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-            "fs.gs.storage.root.url": f"{emulator.url}/",
-            "fs.gs.auth.type": "UNAUTHENTICATED",
-            "fs.gs.project.id": emulator.settings.project,
-            "fs.gs.client.type": "HTTP_API_CLIENT",
-            "fs.gs.grpc.enable": "false",
+        chosen = {
+            **settings(emulator.url, emulator.settings.project),
             "fs.gs.http.max.retry": "2",
-            # Hadoop's own defaults of these, for a client of its own, have suffixes that this one cannot read.
-            "fs.gs.block.size": "67108864",
-            "fs.gs.outputstream.buffer.size": "8388608",
-            "fs.gs.inputstream.inplace.seek.limit": "8388608",
-            "fs.gs.inputstream.min.range.request.size": "2097152",
-            "fs.gs.rewrite.max.chunk.size": "536870912",
-            "fs.gs.outputstream.sync.min.interval": "0",
             # One JVM has many services, one after the other.
             "fs.gs.impl.disable.cache": "true",
             **options,
         }
-        super().__init__(jvm, root, settings)
+        super().__init__(jvm, f"gs://{bucket}", chosen)

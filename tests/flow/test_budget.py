@@ -7,13 +7,9 @@ import asyncio
 import pytest
 
 from committer.flow.workers import Budget
+from tests.flow.grants import turns
 
 pytestmark = pytest.mark.every_loop
-
-
-async def turns(times: int = 3) -> None:
-    for _ in range(times):
-        await asyncio.sleep(0)
 
 
 class Holders:

@@ -56,15 +56,7 @@ class ThrottlingStore(MemoryStore):
         self._level = rate * (saved_s or 0.0)
         self._at = 0.0
 
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
+    async def rename_file(self, source: StorePath, destination: StorePath, **_choices: object) -> None:
         await self.runtime.sleep(self.latency_s * self._chance.random())
         admitted = self._admit()
         (self.served if admitted else self.refused)[int(self.runtime.monotonic())] += 1
@@ -165,7 +157,7 @@ async def test_as_the_emulated_bucket_of_the_storm() -> None:
 
 @pytest.mark.parametrize("retry_after_s", [None, 1.0])
 async def test_a_client_that_is_late_now_and_then_sends_no_burst(retry_after_s: float | None) -> None:
-    """What it saved up while another program had the processor was refused, and halved its rate: 0.4 of R."""
+    """Permits saved up while another program had the processor were refused, and halved its rate: 0.4 of R."""
     store = ThrottlingStore(VirtualRuntime(), 200.0, 0.1, retry_after_s, latency_s=0.02)
     await rename_all(store, TOO_FAST * 200.0, calls=4000, busy=True)
     assert store.goodput(after_s=5) >= 0.7

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -261,16 +261,8 @@ class PowerStore(ForwardingStore):
         """The files that a power loss now would leave when everything goes that may go."""
         return files_of(self._disk.left())
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        status = await self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
+    async def put(self, path: StorePath, data: bytes, *, durable: bool = False, **rest: Any) -> FileStatus:
+        status = await self.inner.put(path, data, durable=durable, **rest)
         inode = _File(self.space.tree.file(path, "put"))
         if durable:
             inode.sync()
@@ -296,16 +288,8 @@ class PowerStore(ForwardingStore):
         self.picture(f"make_directory {path}")
         return made
 
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
-        await self.inner.rename_file(source, destination, replace=replace, identity=identity, version=version)
+    async def rename_file(self, source: StorePath, destination: StorePath, **rest: Any) -> None:
+        await self.inner.rename_file(source, destination, **rest)
         self._disk.move(source, destination)
         self.picture(f"rename_file {source} -> {destination}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -92,18 +93,10 @@ class _Dying(PowerStore):
 
     alive = False
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
+    async def put(self, path: StorePath, data: bytes, **rest: Any) -> FileStatus:
         if path.name == "outcome" and not self.alive:
             raise SimulatedCrash
-        return await super().put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
+        return await super().put(path, data, **rest)
 
 
 def _store(situation: Situation, seeds: int, *, dying: bool = False) -> PowerStore:
@@ -292,7 +285,7 @@ async def test_power_loss_at_every_moment_of_a_rollback(name: str, delivery: Del
 
 @pytest.mark.parametrize("name", ["fresh", "append", "same-names", "replace"])
 async def test_power_loss_at_every_moment_of_a_job_in_hadoops_layout(name: str, tally: Tally) -> None:
-    """What a driver takes has left the place where tasks commit: never may a power loss leave it in neither."""
+    """A directory that a driver takes leaves the place where tasks commit: no power loss may leave it in neither."""
     wrong = await _lose_power(name, "listing", 2, tally, committer_name="file-v1")
     wrong += await _lose_power_while_rolled_back(name, "listing", 1, tally, "file-v1")
     assert not wrong, _report(wrong)

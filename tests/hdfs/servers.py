@@ -102,9 +102,8 @@ class Servers:
         """Starts one, on its old ports and directories; first killed, if it still runs."""
         if self.runs(name):
             self.kill(name)
-        main = _NAME_NODE if name in NAME_NODES else _DATA_NODE
         with (self._directory / f"{name}.log").open("ab") as log:
-            command = ["sh", "-c", _HELD, "sh", *self._command(main, name)]
+            command = ["sh", "-c", _HELD, "sh", *self._command(name)]
             self._processes[name] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     def runs(self, name: str) -> bool:
@@ -155,14 +154,12 @@ class Servers:
                 raise TimeoutError(f"no {what} within {_READY_S} s")
             time.sleep(0.1)
 
-    def _command(self, main: str, name: str, *words: str) -> Sequence[str]:
-        own = []
+    def _command(self, name: str) -> Sequence[str]:
         if name in NAME_NODES:
-            # Which of them this one is.
-            own += ["-D", f"dfs.ha.namenode.id={name}"]
+            main, own = _NAME_NODE, f"dfs.ha.namenode.id={name}"
         else:
-            own += ["-D", f"dfs.datanode.data.dir=file://{self._directory}/{name}"]
-        return [self._jvm.java, *_JAVA, "-cp", self._jars, main, *own, *words]
+            main, own = _DATA_NODE, f"dfs.datanode.data.dir=file://{self._directory}/{name}"
+        return [self._jvm.java, *_JAVA, "-cp", self._jars, main, "-D", own]
 
     def _view_of_configuration(self) -> Any:
         java = self._jvm.view

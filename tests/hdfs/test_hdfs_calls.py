@@ -98,7 +98,7 @@ async def test_many_renames_in_one_call(directory: StorePath, hdfs_store: HdfsSt
 
 
 async def test_many_renames_of_what_was_seen(directory: StorePath, hdfs_store: HdfsStore, table: JavaChannel) -> None:
-    """What was written anew since is not renamed."""
+    """A file that was written anew since is not renamed."""
     renames = [(directory / f"from-{number}", directory / f"to-{number}") for number in range(8)]
     seen = [(found.identity, found.size) for found in [await hdfs_store.put(source, b"1") for source, _to in renames]]
     await hdfs_store.put(renames[2][0], b"longer")

@@ -76,10 +76,6 @@ async def run_script(script: str, *arguments: str, **environment: str) -> str:
     return await asyncio.to_thread(run)
 
 
-def quota(cluster: Cluster, directory: StorePath, names: int) -> None:
-    cluster.hdfs.setQuota(cluster.path(directory.path), names, 2**63 - 1)
-
-
 async def test_a_user_without_rights(directory: StorePath) -> None:
     said = await run_script(WITHOUT_RIGHTS, directory.uri, HADOOP_USER_NAME="bob")
     assert said.startswith("refused give the user the right")
@@ -96,7 +92,7 @@ async def test_another_user_than_the_process_is_refused(monkeypatch: pytest.Monk
 
 
 async def test_a_quota_that_is_used_up(cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore) -> None:
-    await asyncio.to_thread(quota, cluster, directory, 2)
+    await asyncio.to_thread(lambda: cluster.hdfs.setQuota(cluster.path(directory.path), 2, 2**63 - 1))
     await hdfs_store.put(directory / "one", b"")
     with pytest.raises(StoreError, match="a quota is used up") as caught:
         await hdfs_store.put(directory / "two", b"")

@@ -10,7 +10,6 @@ import committer
 from committer import CommitterConfig, JobReport, JobSpec
 
 from .hadoop import Hadoop, JavaJob, in_java
-from .trees import on_disk, without_sidecars
 
 VERSION = "mapreduce.fileoutputcommitter.algorithm.version"
 
@@ -49,14 +48,3 @@ class FileOutputJob(JavaJob):
         """Python commits it."""
         async with committer.attach_job(self.spec(config)) as attached:
             return await attached.commit(tasks=tasks)
-
-
-async def assert_same_trees(hadoop: Hadoop, python: Path, java: Path) -> None:
-    """Both hold the same files and directories, and Java reads what Python published, checksums verified."""
-    python_files, python_directories = await on_disk(python)
-    java_files, java_directories = await on_disk(java)
-    assert without_sidecars(python_files) == without_sidecars(java_files)
-    assert python_directories == java_directories
-    read_back = await hadoop.read_files(python)
-    read_back.pop("_SUCCESS")
-    assert read_back == without_sidecars(java_files)

@@ -13,24 +13,16 @@ from committer.stores.local import LocalStore
 class HookedStore(LocalStore):
     """The local store. Once, right before a file of a name is created or renamed to it, it lets something else happen."""
 
-    def arm(self, name: str, action: Callable[[], Awaitable[None]]) -> HookedStore:
+    def arm(self, name: str, action: Callable[[], Awaitable[object]]) -> HookedStore:
         """Sets the name and what happens."""
         self.fired = 0
         self._name, self._action = name, action
         return self
 
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
+    async def rename_file(self, source: StorePath, destination: StorePath, **choices: Any) -> None:
         """Maybe acts, then renames."""
         await self._maybe(destination)
-        await super().rename_file(source, destination, replace=replace, identity=identity, version=version)
+        await super().rename_file(source, destination, **choices)
 
     async def put(self, path: StorePath, data: bytes, **choices: Any) -> FileStatus:
         """Maybe acts, then writes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,46 +10,28 @@ import committer
 from committer import CommitterConfig
 from committer.errors import JobNotFoundError, TargetExistsError
 
-from .file_job import FileOutputJob, assert_same_trees
-from .hadoop import JOB_ATTEMPT, Hadoop, JavaError
-from .python_side import REPLACE, run_scanned_task, run_task
+from .file_job import FileOutputJob
+from .hadoop import JOB_ATTEMPT, Hadoop, JavaError, JavaJob
+from .python_side import REPLACE, assert_same_trees, run_scanned_task, run_task
+from .test_targets import FILES, Situation, files_become_directories, old_files_by_java
 from .trees import AWKWARD_NAMES, HIDDEN_NAMES, contents, exists, make_directory, on_disk, put, without_sidecars
 
-FILES = contents("p=1/a.csv", "p=1/b c.csv", "d.csv", salt="new")
 MORE = contents("p=1/e.csv", "q=2/deep/er/f.csv", "g.csv", salt="more")
 
 
-async def nothing(hadoop: Hadoop, job: FileOutputJob) -> None:
+async def nothing(hadoop: Hadoop, job: JavaJob) -> None:
     """An empty destination."""
 
 
-async def old_files_by_java(hadoop: Hadoop, job: FileOutputJob) -> None:
-    """With sidecars, which must not speak for the new files."""
-    await hadoop.write(job.destination, contents("p=1/a.csv", "p=1/kept.csv", "d.csv", salt="old, and longer"))
-
-
-async def directories_where_files_go(hadoop: Hadoop, job: FileOutputJob) -> None:
-    await hadoop.write(job.destination, contents("p=1/a.csv/inner/x.csv", "d.csv/y.csv", salt="old"), ("p=1/b c.csv",))
-
-
-async def files_where_directories_go(hadoop: Hadoop, job: FileOutputJob) -> None:
+async def files_where_directories_go(hadoop: Hadoop, job: JavaJob) -> None:
     await hadoop.write(job.destination, contents("p=1", "q=2/deep", "empty", salt="old"))
 
 
-Situation = Callable[[Hadoop, FileOutputJob], Awaitable[None]]
-SITUATIONS: list[Situation] = [nothing, old_files_by_java, directories_where_files_go, files_where_directories_go]
+SITUATIONS: list[Situation] = [nothing, old_files_by_java, files_become_directories, files_where_directories_go]
 
 
-async def assert_same_output(one: FileOutputJob, other: FileOutputJob) -> None:
-    """On the disk, but for checksums, which only Java's client writes."""
-    files, directories = await on_disk(one.destination)
-    other_files, other_directories = await on_disk(other.destination)
-    assert without_sidecars(files) == without_sidecars(other_files)
-    assert directories == other_directories
-
-
-def twins(hadoop: Hadoop, tmp_path: Path) -> tuple[FileOutputJob, FileOutputJob]:
-    return FileOutputJob(hadoop, tmp_path / "python"), FileOutputJob(hadoop, tmp_path / "java")
+def twins(hadoop: Hadoop, tmp_path: Path, version: int = 1) -> tuple[FileOutputJob, FileOutputJob]:
+    return FileOutputJob(hadoop, tmp_path / "python", version), FileOutputJob(hadoop, tmp_path / "java", version)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -65,23 +46,28 @@ async def test_python_merges_javas_tasks_as_java_does(hadoop: Hadoop, tmp_path: 
     await java.commit()
     report = await python.commit_by_python(REPLACE, tasks=2)
     assert report.files_committed == len(FILES) + len(MORE)
-    await assert_same_trees(hadoop, python.destination, java.destination)
+    await assert_same_trees(hadoop, python, java)
     assert not await exists(python.destination / "_temporary")
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("situation", SITUATIONS)
-async def test_java_merges_pythons_tasks_as_its_own(hadoop: Hadoop, tmp_path: Path, situation: Situation) -> None:
-    python, java = twins(hadoop, tmp_path)
+async def test_java_merges_pythons_tasks_as_its_own(
+    hadoop: Hadoop, tmp_path: Path, situation: Situation, version: int
+) -> None:
+    """By algorithm 2 tasks merge into the destination when they commit; Java's driver then ends both jobs."""
+    python, java = twins(hadoop, tmp_path, version)
     for job in (python, java):
         await situation(hadoop, job)
         await job.setup()
-    await run_scanned_task(python.spec(), 0, FILES, directories=("empty/below", "p=1/none"))
-    await run_task(python.spec(), 1, MORE)
+    await run_scanned_task(python.spec(REPLACE), 0, FILES, directories=("empty/below", "p=1/none"))
+    await run_task(python.spec(REPLACE), 1, MORE)
     await java.run_task(0, FILES, directories=("empty/below", "p=1/none"))
     await java.run_task(1, MORE)
     for job in (python, java):
         await job.commit()
-    await assert_same_output(python, java)
+    await assert_same_trees(hadoop, python, java)
+    assert not await exists(python.destination / "_temporary")
 
 
 async def test_java_commits_a_job_that_python_set_up(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -114,7 +100,7 @@ async def test_awkward_names_both_ways(hadoop: Hadoop, tmp_path: Path) -> None:
     await python.run_task(1, contents("python/Grüße 100%.csv"))
     await java.commit()
     await python.commit_by_python(tasks=2)
-    await assert_same_output(python, java)
+    await assert_same_trees(hadoop, python, java)
 
 
 async def test_a_task_attempt_that_java_did_not_commit_is_not_committed(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -176,7 +162,7 @@ async def test_both_take_over_what_an_earlier_application_attempt_committed(hado
 
 
 async def test_what_java_says_of_itself(hadoop: Hadoop, tmp_path: Path) -> None:
-    """What the pages say: recovery is supported; only algorithm 2 may commit a job again."""
+    """Recovery is supported, and only algorithm 2 may commit a job again, as the pages say."""
     job = FileOutputJob(hadoop, tmp_path / "t")
     assert await job.is_recovery_supported()
     assert not await job.is_commit_repeatable()
@@ -195,25 +181,6 @@ async def test_a_marker_is_kept_from_being_written_on_both_sides(hadoop: Hadoop,
     await make_directory(ours.destination / "_temporary" / "0")
     await ours.commit_by_python(CommitterConfig.from_hadoop({key: "false"}))
     assert not await exists(ours.destination / "_SUCCESS")
-
-
-@pytest.mark.parametrize("situation", SITUATIONS)
-async def test_pythons_tasks_merge_as_javas_do_by_algorithm_2(
-    hadoop: Hadoop, tmp_path: Path, situation: Situation
-) -> None:
-    """Into the destination, when they commit; Java's driver then ends both jobs."""
-    python, java = FileOutputJob(hadoop, tmp_path / "python", 2), FileOutputJob(hadoop, tmp_path / "java", 2)
-    for job in (python, java):
-        await situation(hadoop, job)
-        await job.setup()
-    await run_scanned_task(python.spec(REPLACE), 0, FILES, directories=("empty/below", "p=1/none"))
-    await run_task(python.spec(REPLACE), 1, MORE)
-    await java.run_task(0, FILES, directories=("empty/below", "p=1/none"))
-    await java.run_task(1, MORE)
-    for job in (python, java):
-        await job.commit()
-    await assert_same_trees(hadoop, python.destination, java.destination)
-    assert not await exists(python.destination / "_temporary")
 
 
 async def test_java_commits_a_job_of_algorithm_2_that_python_set_up(hadoop: Hadoop, tmp_path: Path) -> None:

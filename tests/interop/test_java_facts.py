@@ -105,24 +105,19 @@ async def test_abort_after_task_commit_leaves_the_manifest(hadoop: Hadoop, tmp_p
     assert missing.value.kind == "FileNotFoundException"
 
 
-async def test_java_moves_a_file_into_a_directory_at_its_target(hadoop: Hadoop, tmp_path: Path) -> None:
-    job = hadoop.job(tmp_path / "dest")
+@pytest.mark.parametrize(
+    ("told", "left"), [(False, {"p=1/f/f": b"new", "p=1/f/inner": b"old"}), (True, {"p=1/f": b"new"})]
+)
+async def test_java_moves_a_file_into_a_directory_at_its_target_unless_told_to_delete_it(
+    hadoop: Hadoop, tmp_path: Path, told: bool, left: dict[str, bytes]
+) -> None:
+    job = hadoop.job(tmp_path / "dest", conf={DELETE_TARGET_FILES: told})
     await put(job.destination / "p=1" / "f" / "inner", b"old")
     await job.setup()
     await job.run_task(0, {"p=1/f": b"new"})
     await job.commit()
     standing, _ = await on_disk(job.destination)
-    assert without_sidecars(standing) == {"p=1/f/f": b"new", "p=1/f/inner": b"old"}
-
-
-async def test_java_deletes_a_directory_at_a_target_when_told(hadoop: Hadoop, tmp_path: Path) -> None:
-    job = hadoop.job(tmp_path / "dest", conf={DELETE_TARGET_FILES: True})
-    await put(job.destination / "p=1" / "f" / "inner", b"old")
-    await job.setup()
-    await job.run_task(0, {"p=1/f": b"new"})
-    await job.commit()
-    standing, _ = await on_disk(job.destination)
-    assert without_sidecars(standing) == {"p=1/f": b"new"}
+    assert without_sidecars(standing) == left
 
 
 async def test_layout_of_a_later_job_attempt(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -154,7 +149,7 @@ async def test_java_job_id_is_sparks_uuid_but_task_ids_are_mapreduces(hadoop: Ha
 
 
 async def test_java_reads_nothing_but_manifests_beside_manifests(hadoop: Hadoop, tmp_path: Path) -> None:
-    """What this engine keeps in a job's directory disturbs no Java driver."""
+    """Files that this engine keeps in a job's directory disturb no Java driver."""
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("f"))

@@ -91,16 +91,6 @@ async def test_files_that_java_wrote_into_a_python_task(hadoop: Hadoop, tmp_path
     assert without_sidecars(await hadoop.read_files(job.destination)).keys() == files.keys() | {"_SUCCESS"}
 
 
-def late_commit(job: JavaJob, task: int, attempt: int, *, at: str) -> HookedStore:
-    """A store in which a Java task attempt commits while Python commits the job."""
-
-    async def act() -> None:
-        await job.commit_task(task, attempt)
-        assert await exists(job.manifest(task))
-
-    return HookedStore().arm(at, act)
-
-
 @pytest.mark.parametrize("moment", ["decision", "a.csv"], ids=["before the decision", "amid publishing"])
 @pytest.mark.parametrize(("late_task", "attempt"), [(1, 0), (0, 1)], ids=["another task", "another attempt"])
 async def test_java_task_that_commits_while_python_commits_the_job(
@@ -110,7 +100,12 @@ async def test_java_task_that_commits_while_python_commits_the_job(
     await job.setup()
     await job.run_task(0, contents("a.csv", salt="0"))
     await hadoop.write(await job.setup_task(late_task, attempt), contents("a.csv", "late.csv", salt="late"))
-    store = late_commit(job, late_task, attempt, at=moment)
+
+    async def commit_late() -> None:
+        await job.commit_task(late_task, attempt)
+        assert await exists(job.manifest(late_task))
+
+    store = HookedStore().arm(moment, commit_late)
     async with committer.attach_job(spec_of(job), storage_options={"store": store}) as attached:
         report = await attached.commit(tasks=1)
     assert store.fired == 1

@@ -47,11 +47,7 @@ async def test_java_neighbour_that_deletes_temporary_amid_publishing(hadoop: Had
     """No driver can finish this job. The error must not say that nothing changed."""
     neighbour = hadoop.job(tmp_path / "dest", 9)
     await neighbour.setup()
-
-    async def commit_neighbour() -> None:
-        await neighbour.commit()
-
-    store = HookedStore().arm("b.csv", commit_neighbour)
+    store = HookedStore().arm("b.csv", neighbour.commit)
     job = await committer.open_job(neighbour.destination, job_id="ours", storage_options={"store": store})
     await run_task(job.spec, 0, contents("a.csv", "b.csv"))
     with pytest.raises(committer.CommitterError) as vanished:

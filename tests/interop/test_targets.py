@@ -19,8 +19,8 @@ from .trees import contents, exists, is_sidecar, on_disk, put, without_sidecars
 FILES = contents("p=1/a.csv", "p=1/b c.csv", "d.csv", salt="new")
 
 
-async def twins(hadoop: Hadoop, tmp_path: Path, *, delete_targets: bool = True) -> tuple[JavaJob, JavaJob]:
-    conf = {DELETE_TARGET_FILES: delete_targets}
+def twins(hadoop: Hadoop, tmp_path: Path) -> tuple[JavaJob, JavaJob]:
+    conf = {DELETE_TARGET_FILES: True}
     return hadoop.job(tmp_path / "python", conf=conf), hadoop.job(tmp_path / "java", conf=conf)
 
 
@@ -45,7 +45,7 @@ SITUATIONS: list[Situation] = [old_files_by_java, files_become_directories, dire
 async def test_replacing_python_driver_ends_as_replacing_java_driver(
     hadoop: Hadoop, tmp_path: Path, situation: Situation
 ) -> None:
-    python, java = await twins(hadoop, tmp_path)
+    python, java = twins(hadoop, tmp_path)
     for job in (python, java):
         await situation(hadoop, job)
         await job.setup()
@@ -57,7 +57,7 @@ async def test_replacing_python_driver_ends_as_replacing_java_driver(
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 async def test_replacing_java_driver_over_python_tasks(hadoop: Hadoop, tmp_path: Path, situation: Situation) -> None:
-    python, java = await twins(hadoop, tmp_path)
+    python, java = twins(hadoop, tmp_path)
     for job in (python, java):
         await situation(hadoop, job)
         await job.setup()
@@ -72,7 +72,7 @@ async def test_replacing_java_driver_over_python_tasks(hadoop: Hadoop, tmp_path:
 async def test_python_driver_refuses_by_default_and_java_may_commit_after(
     hadoop: Hadoop, tmp_path: Path, situation: Situation
 ) -> None:
-    job, _ = await twins(hadoop, tmp_path)
+    job, _ = twins(hadoop, tmp_path)
     await situation(hadoop, job)
     before = await on_disk(job.destination)
     await job.setup()

@@ -1,4 +1,4 @@
-"""Jobs that append to one destination and end at once, each stopped where a test wants it."""
+"""Commits that stop where a test wants them to, and jobs that append to one destination."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-import pytest
-
 from committer import CommitterConfig
 from committer.records.success import decode_success
-from committer.testing.faults import Call, Fault, SimulatedCrash
+from committer.testing.faults import Call
 from tests.neighbours.meeting import Party, Table
 
 
@@ -35,21 +33,14 @@ class Steps:
         """Goes on to the next call of that kind, and stands still before it."""
         self._until = what
         await self._go()
-        assert self._until is None, "no such call"
+        assert self._until is None, self.party.error or "no such call"
         return self
 
     async def to_the_end(self) -> None:
+        """Goes on until it is over, however it ends."""
         await self._go()
         assert self._running is not None
         await self._running
-        if self.party.error is not None:
-            raise self.party.error
-
-    async def dies(self) -> None:
-        """Where it stands."""
-        self.party.store.faults.append(Fault(kind="crash_before"))
-        with pytest.raises(SimulatedCrash):
-            await self.to_the_end()
 
     async def _go(self) -> None:
         self._stops.clear()

@@ -75,7 +75,7 @@ def test_failures_of_several_meanings_stay_several() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_failures_of_a_class_and_one_below_it_are_of_the_class(*, reverse: bool) -> None:
-    """Who catches `PreflightError` catches each of them; `TargetExistsError` is true of one alone."""
+    """`except PreflightError` catches each of them; `TargetExistsError` is true of one alone."""
     causes = [PreflightError("one", path="p"), TargetExistsError("two", path="t")]
     if reverse:
         causes.reverse()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 
 import committer
 from committer import CommitterConfig
 from committer.layout import COMMITTING
 from committer.testing.faults import Call, Fault
+from tests.neighbours.ending import Steps
 from tests.neighbours.meeting import Connection, Party, Table, publishes
 
 OLD = {"p=1/old": b"old"}
@@ -22,40 +20,15 @@ REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
 PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 
 
-class Held:
-    """A driver that stops before the first call that `stop` picks, until it is let go."""
-
-    def __init__(self, party: Party, stop: Callable[[Call], bool]) -> None:
-        self._stop = stop
-        self._party = party
-        self._stopped, self._go = asyncio.Event(), asyncio.Event()
-        party.store.before_call = self._before
-        self._running = asyncio.create_task(party.commit())
-
-    async def _before(self, call: Call) -> None:
-        if not self._stopped.is_set() and self._stop(call):
-            self._stopped.set()
-            await self._go.wait()
-
-    async def stopped(self) -> None:
-        waiting = asyncio.create_task(self._stopped.wait())
-        await asyncio.wait({waiting, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        assert self._stopped.is_set(), self._party.error
-
-    @property
-    def over(self) -> bool:
-        return self._running.done()
-
-    async def finish(self) -> None:
-        self._go.set()
-        await self._running
-
-
 def withdraws(call: Call) -> bool:
     return call.operation == "delete_file" and call.path.parent.name == COMMITTING
 
 
-async def two_drivers(table: Table) -> tuple[Party, Held]:
+def decides(call: Call) -> bool:
+    return call.operation == "put" and call.path.name == "decision"
+
+
+async def two_drivers(table: Table) -> tuple[Party, Steps]:
     """A job that is about to be decided by a driver, beside another driver of it that withdrew and died.
 
     It withdrew because of a replacing job that ended before the second one looked.
@@ -66,16 +39,13 @@ async def two_drivers(table: Table) -> tuple[Party, Held]:
     driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
     two = Party(driver, store, one.messages)
 
-    holder = Held(replace, lambda call: call.path.name == "decision")
-    await holder.stopped()
-    withdrawing = Held(one, withdraws)
-    await withdrawing.stopped()
+    holder = await Steps(replace).until(lambda call: call.path.name == "decision")
+    withdrawing = await Steps(one).until(withdraws)
     # The other one's entry stands, and so it is the first driver of the two that is in the way.
-    await holder.finish()
+    await holder.to_the_end()
     assert replace.error is None
-    going_on = Held(two, lambda call: call.operation == "put" and call.path.name == "decision")
-    await going_on.stopped()
-    await withdrawing.finish()
+    going_on = await Steps(two).until(decides)
+    await withdrawing.to_the_end()
     assert one.busy
     return two, going_on
 
@@ -100,7 +70,7 @@ async def test_replacer_that_comes_while_the_other_driver_publishes(profile: str
             await again.commit()
 
     two.store.before_call = half_way
-    await going_on.finish()
+    await going_on.to_the_end()
     assert again.busy or again.error is None
     check(table, two, again)
 
@@ -114,7 +84,7 @@ async def test_replacer_that_looks_before_the_other_driver_decides(profile: str)
     await again.commit()
     assert again.busy
     assert again.error.owner == "append"  # type: ignore[union-attr]
-    await going_on.finish()
+    await going_on.to_the_end()
     check(table, two, again)
     await again.commit()
     assert again.error is None
@@ -129,19 +99,17 @@ async def test_replacer_whose_other_driver_withdraws_is_seen(profile: str) -> No
     one = await table.job("replace", replaced, REPLACE)
     # It cannot list the entries, stays undecided, and is about to withdraw.
     one.store.faults.append(Fault(kind="forbidden", operation="list", path=COMMITTING))
-    withdrawing = Held(one, withdraws)
-    await withdrawing.stopped()
+    withdrawing = await Steps(one).until(withdraws)
     store = Connection(table.space)
     driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
     two = Party(driver, store, one.messages)
-    going_on = Held(two, lambda call: call.operation == "put" and call.path.name == "decision")
-    await going_on.stopped()
-    await withdrawing.finish()
+    going_on = await Steps(two).until(decides)
+    await withdrawing.to_the_end()
     assert one.error is not None
     append = await table.job("append", APPENDED, ONE_BY_ONE)
     await append.commit()
     assert append.busy
-    await going_on.finish()
+    await going_on.to_the_end()
     assert two.error is None
     await append.commit()
     assert append.error is None

@@ -23,6 +23,7 @@ async def test_the_last_to_end_wins(profile: str) -> None:
     await second.to_the_end()
     assert marked(table) == "second"
     await first.to_the_end()
+    assert first.party.error is second.party.error is None
     assert marked(table) == "first"
     assert set(table.files()) == {"p=1/first", "p=1/second"}
     assert table.temporary() == set()
@@ -65,6 +66,7 @@ async def test_jobs_that_end_in_any_turn_leave_the_marker_of_one_of_them(profile
     await turns.go_on(ends)
     for end in ends:
         await end
+    assert {each.party.error for each in jobs} == {None}
     assert marked(table) in names
     assert set(table.files()) == {f"p=1/{name}" for name in names}
     assert table.temporary() == set()

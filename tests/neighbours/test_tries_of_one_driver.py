@@ -11,8 +11,9 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, StoreOutcomeUnknownError
 from committer.testing.faults import Fault
+from tests.neighbours.ending import Steps
 from tests.neighbours.meeting import Connection, Party, Table, is_record
-from tests.neighbours.test_intent_of_two_drivers import OLD, REPLACE, Held
+from tests.neighbours.test_intent_of_two_drivers import OLD, REPLACE, decides
 
 Effect = Callable[[], Awaitable[object]]
 
@@ -47,24 +48,22 @@ async def test_replacing_job_sees_the_later_try_of_a_driver(attempts: int) -> No
     one, two = [
         Party(await committer.attach_job(job.spec, storage_options={"store": store}), store, None) for store in stores
     ]
-    withdrawing = Held(one, lambda call: call.operation == "read" and is_record(call.path))
-    await withdrawing.stopped()
+    withdrawing = await Steps(one).until(lambda call: call.operation == "read" and is_record(call.path))
     one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record, times=attempts))
     two.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
     if attempts == 1:
         await two.commit()
         assert two.error is not None
-    deciding = Held(two, lambda call: call.operation == "put" and call.path.name == "decision")
-    await deciding.stopped()
+    deciding = await Steps(two).until(decides)
     effect = stores[1].effect
     assert effect is not None
     with suppress(CommitterError):
         await effect()
-    await withdrawing.finish()
+    await withdrawing.to_the_end()
     assert one.error is not None
     replace = await table.job("replace", {"p=1/replaced": b"r"}, REPLACE)
     await replace.commit()
     assert replace.busy
-    await deciding.finish()
+    await deciding.to_the_end()
     assert two.error is None
     assert table.files() == {**OLD, "p=1/new": b"new"}

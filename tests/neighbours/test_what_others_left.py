@@ -115,20 +115,18 @@ async def test_the_advice_for_an_id_that_an_empty_directory_blocks_works(tmp_pat
     assert "part-0" in names(tmp_path)
 
 
-@pytest.mark.parametrize("tasks", [None, 1])
 @pytest.mark.parametrize("also_mapped", [False, True])
-async def test_a_job_of_mapreduce_with_reducers_is_not_joined(
-    tmp_path: Path, tasks: int | None, *, also_mapped: bool
+async def test_a_job_of_mapreduce_with_reducers_is_refused_before_anything_is_made(
+    tmp_path: Path, *, also_mapped: bool
 ) -> None:
     reduced = "_temporary/0/task_202401010000_0002_r_000000/part-r-0"
     mapped = {"_temporary/0/task_202401010000_0002_m_000000/side"} if also_mapped else set[str]()
     write(tmp_path, reduced, *mapped)
     spec = JobSpec.for_hadoop(tmp_path, "job_202401010000_0002", 0, committer="file-v1")
     with pytest.raises(JobStateError, match="commits no reducers"):
-        async with committer.attach_job(spec) as job:
-            await job.commit(tasks=tasks)
-    assert {reduced, *mapped} <= names(tmp_path)
-    assert not (tmp_path / "_SUCCESS").exists()
+        await committer.attach_job(spec).__aenter__()
+    assert names(tmp_path) == {reduced, *mapped}
+    assert not (tmp_path / "_temporary" / "job_202401010000_0002").exists()
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
@@ -245,19 +243,6 @@ async def test_settle_does_not_say_that_an_id_is_free_which_an_empty_directory_b
     assert "committer.cleanup(" in caught.value.next_step
     await committer.cleanup(tmp_path, job_id="J", force=True)
     assert await committer.settle(tmp_path, "J") is None
-
-
-async def test_a_job_with_reducers_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    committed = {
-        "_temporary/0/task_202401010000_0002_r_000000/part-r-0",
-        "_temporary/0/task_202401010000_0002_m_000000/side",
-    }
-    write(tmp_path, *committed)
-    spec = JobSpec.for_hadoop(tmp_path, "job_202401010000_0002", 0, committer="file-v1")
-    with pytest.raises(JobStateError, match="commits no reducers"):
-        await committer.attach_job(spec).__aenter__()
-    assert names(tmp_path) == committed
-    assert not (tmp_path / "_temporary" / "job_202401010000_0002").exists()
 
 
 @pytest.mark.parametrize("written", ["00/tasks/attempt_1_0001_m_000000_0/day=1/part-0", "00/manifests/a.json"])

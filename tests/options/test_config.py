@@ -273,18 +273,7 @@ def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
         (F + "algorithm.version", "2", "shows when its job commits"),
         (S + "staging.tmp.path", "/tmp/staging", "give a URI, or an absolute path and fs.defaultFS"),
         (S + "staging.tmp.path", "elsewhere/staging", "give a URI, or an absolute path and fs.defaultFS"),
-    ],
-)
-def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
-    with pytest.warns(ConfigurationWarning, match=said) as caught:
-        assert CommitterConfig.from_hadoop({prefix + key: text}) == CommitterConfig()
-    assert [prefix + key in str(warning.message) for warning in caught] == [True]
-
-
-@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
-@pytest.mark.parametrize(
-    ("key", "text", "said"),
-    [
+        # Of which bucket or account the job is, its choices do not know.
         ("fs.s3a.bucket.lake.committer.staging.conflict-mode", "fail", "fs.s3a.committer.staging.conflict-mode"),
         ("fs.s3a.bucket.my.lake.committer.threads", "9", "is of my.lake alone"),
         ("fs.s3a.bucket.lake.committer.name", "partitioned", "the `committer` argument chooses"),
@@ -295,8 +284,7 @@ def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str,
         ("fs.azure.io.rate.limit.acct.dfs.core.windows.net", "50", "fs.azure.io.rate.limit$"),
     ],
 )
-def test_a_key_of_one_bucket_or_account_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
-    """Of which one the job is, its choices do not know."""
+def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
     with pytest.warns(ConfigurationWarning, match=said) as caught:
         assert CommitterConfig.from_hadoop({prefix + key: text}) == CommitterConfig()
     assert [prefix + key in str(warning.message) for warning in caught] == [True]

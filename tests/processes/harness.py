@@ -75,6 +75,21 @@ def script(path: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
+def serving(*command: str) -> Iterator[str]:
+    """The URL that a server in Python prints first; the server is dead when the block ends."""
+    command = (sys.executable, *command)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment()) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            assert url.startswith("http"), "it did not start"
+            yield url
+        finally:
+            process.kill()
+
+
+@contextmanager
 def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A driver that is about to commit; dead when the block ends."""
     with script(str(DRIVER), str(destination), job_id, str(files), *options) as process:

@@ -111,10 +111,10 @@ async def _check(destination: Path, error: CommitterError) -> None:
     assert (await committer.validate(destination)).ok
 
 
-async def _sweep(tmp_path: Path, make: Callable[[int], Refusing], config: CommitterConfig, step: int = 1) -> int:
+async def _sweep(tmp_path: Path, make: Callable[[int], Refusing], config: CommitterConfig) -> int:
     """Each call once; how many runs failed."""
     failed = 0
-    for number in count(1, step):
+    for number in count(1):
         refusing = make(number)
         destination = tmp_path / f"{number}/o"
         # What is tried again waits for nothing meanwhile.

@@ -39,7 +39,7 @@ def of_run(number: int) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
 def test_killed_at_every_system_call(tmp_path: Path, mode: Any) -> None:
-    """What is published is of one run, whole, and the next run of the id learns of it."""
+    """All published files are of one run, none is missing, and the next run of the id learns of it."""
     config = CommitterConfig(conflict_mode=mode, io_concurrency=2)
     ends = []
     for number in count(1, STEP):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ from committer.errors import (
     JobUndecidedError,
 )
 from committer.records.success import decode_success
-from tests.neighbours.meeting import Party, Table, crossed, interrupted
+from committer.testing.faults import Fault, SimulatedCrash
+from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted
 
 OLD = {"p=1/old": b"old", "p=1/same": b"old", "other/old": b"old"}
 # Where directories are not renamed in one step no driver can be fenced off: there a rollback wants the user's word that no
@@ -115,9 +117,9 @@ def check_directories(table: Table) -> None:
 
 
 async def every_call(
-    profile: str, mode: str, delivery: str, what: Callable[[Table, list[object]], Awaitable[None]]
-) -> list[tuple[Table, Party, list[object], int]]:
-    """Runs the driver once for each of its calls, stopped before that call while `what` happens."""
+    profile: str, mode: str, delivery: str, what: Callable[[Table], Awaitable[object]]
+) -> list[tuple[Table, Party, Any, int]]:
+    """Runs the driver once for each of its calls, stopped before that call while `what` happens; with what came of that."""
     runs = []
     number = 0
     while True:
@@ -126,24 +128,24 @@ async def every_call(
         came: list[object] = []
 
         async def happen(table: Table = table, came: list[object] = came) -> None:
-            await what(table, came)
+            try:
+                came.append(await what(table))
+            except CommitterError as error:
+                came.append(error)
 
         await interrupted(party, number, happen)
-        runs.append((table, party, came, number))
+        runs.append((table, party, came[0], number))
         if number > party.calls:
             return runs
 
 
 @cases(PROFILES)
 async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, delivery: str) -> None:
-    async def recover(table: Table, came: list[object]) -> None:
-        try:
-            came.append(await committer.recover(table.dest, "job", storage_options=table.options))
-        except CommitterError as error:
-            came.append(error)
+    async def recover(table: Table) -> object:
+        return await committer.recover(table.dest, "job", storage_options=table.options)
 
     words = set()
-    for table, party, [came], number in await every_call(profile, mode, delivery, recover):
+    for table, party, came, number in await every_call(profile, mode, delivery, recover):
         assert is_complete(table, mode), (number, came, party.error)
         if isinstance(came, CommitterError):
             # No driver had begun to commit it: the driver goes on undisturbed.
@@ -151,8 +153,8 @@ async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, de
             assert party.error is None, (number, party.error)
             words.add("undecided")
             continue
-        assert came.success  # type: ignore[attr-defined]
-        assert came.files_committed == len(written(mode))  # type: ignore[attr-defined]
+        assert came.success
+        assert came.files_committed == len(written(mode))
         assert party.error is None, (number, party.error)
         assert party.report is not None
         assert party.report.success
@@ -163,16 +165,11 @@ async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, de
 
 @cases(FENCING)
 async def test_rolled_back_while_the_driver_is_stopped(profile: str, mode: str, delivery: str) -> None:
-    async def roll_back(table: Table, came: list[object]) -> None:
-        try:
-            came.append(
-                await committer.recover(table.dest, "job", rollback=True, force=True, storage_options=table.options)
-            )
-        except CommitterError as error:
-            came.append(error)
+    async def roll_back(table: Table) -> object:
+        return await committer.recover(table.dest, "job", rollback=True, force=True, storage_options=table.options)
 
     words = set()
-    for table, party, [came], number in await every_call(profile, mode, delivery, roll_back):
+    for table, party, came, number in await every_call(profile, mode, delivery, roll_back):
         if isinstance(came, CommitterError):
             # It was committed already, it ended and is gone, or it can only go forward.
             assert isinstance(came, JobStateError | JobNotFoundError), (number, came)
@@ -180,7 +177,7 @@ async def test_rolled_back_while_the_driver_is_stopped(profile: str, mode: str, 
             assert is_complete(table, mode), number
             words.add("too late")
             continue
-        if came.success:  # type: ignore[attr-defined]
+        if came.success:
             # It had ended and was gone but for its report.
             assert is_complete(table, mode), number
             words.add("too late")
@@ -194,16 +191,12 @@ async def test_rolled_back_while_the_driver_is_stopped(profile: str, mode: str, 
 
 @pytest.mark.parametrize(("profile", "delivery"), [("local", "listing"), ("gcs", "message"), ("adls", "message")])
 async def test_aborted_while_the_driver_is_stopped(profile: str, delivery: str) -> None:
-    async def abort(table: Table, came: list[object]) -> None:
-        try:
-            async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as other:
-                await other.abort()
-            came.append(None)
-        except CommitterError as error:
-            came.append(error)
+    async def abort(table: Table) -> None:
+        async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as other:
+            await other.abort()
 
     words = set()
-    for table, party, [came], number in await every_call(profile, "append", delivery, abort):
+    for table, party, came, number in await every_call(profile, "append", delivery, abort):
         if party.error is None:
             assert is_complete(table, "append"), number
             words.add("too late" if came is None else type(came).__name__)
@@ -219,13 +212,10 @@ async def test_aborted_while_the_driver_is_stopped(profile: str, delivery: str) 
 
 @pytest.mark.parametrize("profile", ["local", "gcs"])
 async def test_cleaned_up_while_the_driver_is_stopped(profile: str) -> None:
-    async def clean(table: Table, came: list[object]) -> None:
-        try:
-            came.append(await committer.cleanup(table.dest, job_id="job", storage_options=table.options))
-        except CommitterError as error:
-            came.append(error)
+    async def clean(table: Table) -> object:
+        return await committer.cleanup(table.dest, job_id="job", storage_options=table.options)
 
-    for table, party, [came], number in await every_call(profile, "append", "listing", clean):
+    for table, party, came, number in await every_call(profile, "append", "listing", clean):
         if party.error is None:
             assert is_complete(table, "append"), (number, came)
         else:
@@ -237,23 +227,15 @@ async def test_cleaned_up_while_the_driver_is_stopped(profile: str) -> None:
 class Recoverer(Party):
     """`recover` in the place of a driver."""
 
-    @classmethod
-    async def of(cls, table: Table, *, rollback: bool = False) -> Recoverer:
-        from tests.neighbours.meeting import Connection
-
-        made = cls(None, Connection(table.space), None)  # type: ignore[arg-type]
-        made.dest, made.rollback = table.dest, rollback  # type: ignore[attr-defined]
-        return made
+    def __init__(self, table: Table, *, rollback: bool) -> None:
+        super().__init__(None, Connection(table.space), None)
+        self._dest, self._rollback = table.dest, rollback
 
     async def commit(self) -> None:
         self.error = None
         try:
             self.report = await committer.recover(
-                self.dest,  # type: ignore[attr-defined]
-                "job",
-                rollback=self.rollback,  # type: ignore[attr-defined]
-                force=True,
-                storage_options={"store": self.store},
+                self._dest, "job", rollback=self._rollback, force=True, storage_options={"store": self.store}
             )
         except CommitterError as error:
             self.error = error
@@ -262,8 +244,6 @@ class Recoverer(Party):
 
 async def half_done(profile: str, mode: str, published: int) -> Table:
     """A job whose driver died with some files published."""
-    from committer.testing.faults import Fault, SimulatedCrash
-
     table, party = await table_and_driver(profile, mode)
     name = sorted(written(mode))[published]
     party.store.faults.append(Fault(kind="crash_before", operation="rename_file", path=f"/table/{name}"))
@@ -279,7 +259,7 @@ async def test_two_recoverers_of_one_mind(profile: str, mode: str, rollback: boo
     while True:
         number += 1
         table = await half_done(profile, mode, 3)
-        one, two = await Recoverer.of(table, rollback=rollback), await Recoverer.of(table, rollback=rollback)
+        one, two = Recoverer(table, rollback=rollback), Recoverer(table, rollback=rollback)
         await interrupted(one, number, two.commit)
         for recoverer in (one, two):
             if rollback:
@@ -305,8 +285,8 @@ async def test_two_recoverers_that_disagree(profile: str, mode: str, first: str)
     while True:
         number += 1
         table = await half_done(profile, mode, 3)
-        one = await Recoverer.of(table, rollback=first == "rollback")
-        two = await Recoverer.of(table, rollback=first != "rollback")
+        one = Recoverer(table, rollback=first == "rollback")
+        two = Recoverer(table, rollback=first != "rollback")
         await interrupted(one, number, two.commit)
         words.add(check_disagreement(table, mode, one, two, number))
         if number > one.calls:
@@ -327,25 +307,23 @@ def check_disagreement(table: Table, mode: str, one: Recoverer, two: Recoverer, 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", FENCING)
 @pytest.mark.parametrize("mode", ["append", "replace"])
-@pytest.mark.parametrize("pair", ["both forward", "both back", "forward, back", "back, forward"])
-async def test_two_recoverers_crossed_twice(profile: str, mode: str, pair: str) -> None:
-    backs = {"both forward": (False, False), "both back": (True, True), "forward, back": (False, True)}.get(
-        pair, (True, False)
-    )
+@pytest.mark.parametrize("first_back", [False, True])
+@pytest.mark.parametrize("second_back", [False, True])
+async def test_two_recoverers_crossed_twice(profile: str, mode: str, first_back: bool, second_back: bool) -> None:
     at = most = 1
     while at <= most:
         back_at = back_most = 1
         while back_at <= back_most:
             table = await half_done(profile, mode, 3)
-            one, two = await Recoverer.of(table, rollback=backs[0]), await Recoverer.of(table, rollback=backs[1])
+            one, two = Recoverer(table, rollback=first_back), Recoverer(table, rollback=second_back)
             await crossed(one, at, two, back_at)
             most, back_most = max(most, one.calls), max(back_most, two.calls)
-            if pair == "both forward":
+            if not (first_back or second_back):
                 assert one.error is None, (at, back_at, one.error)
                 assert two.error is None, (at, back_at, two.error)
                 assert is_complete(table, mode), (at, back_at)
             else:
                 word = check_disagreement(table, mode, one, two, (at, back_at))
-                assert word == "rolled back" or pair != "both back", (at, back_at)
+                assert word == "rolled back" or not (first_back and second_back), (at, back_at)
             back_at += 1
         at += 1

@@ -299,7 +299,7 @@ async def test_the_rate_is_shared_out_and_regained() -> None:
 
 
 async def test_a_job_that_replaces_without_links_is_forward_only_in_every_chunk() -> None:
-    """What came to a target since the decision gives way where the job as a whole cannot be rolled back."""
+    """A file written to a target since the decision is replaced where the job as a whole cannot be rolled back."""
     table = Table("adls", {"old": b"old"})
     new = {"old": b"new", **{f"part-{number}": b"new" for number in range(8)}}
     party = await table.job("job", new, CommitterConfig(existing_target="replace"))

@@ -199,7 +199,7 @@ async def test_a_chunk_of_an_aborted_try_finds_another_decision() -> None:
 
 
 async def test_no_driver_hears_of_what_a_late_worker_met() -> None:
-    """What a late worker raises is an account: no exception that a pool would repeat for ever."""
+    """A late worker returns an account, and raises no exception that a pool would repeat for ever."""
     table, worker = await decided("adls", "append")
     await roll_back(table, worker)
     with pytest.raises(CommitterError):

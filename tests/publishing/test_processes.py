@@ -20,6 +20,7 @@ from committer import sync
 from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import ConfigurationError
 from committer.sync import ExecutorPool
+from tests.processes.harness import visible
 from tests.publishing import workers
 
 ROOT = Path(__file__).parents[2]
@@ -38,14 +39,6 @@ def opened(destination: Path) -> sync.Job:
             with task.open(name) as file:
                 file.write(data)
     return job
-
-
-def visible(destination: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(destination).as_posix(): path.read_bytes()
-        for path in destination.rglob("*")
-        if path.is_file() and not path.relative_to(destination).as_posix().startswith("_")
-    }
 
 
 def check_complete(destination: Path) -> None:

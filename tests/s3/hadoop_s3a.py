@@ -33,6 +33,20 @@ def jars() -> list[Path]:
     return hadoop_jars(f"hadoop-aws-{version}", wanted)
 
 
+def settings(server: Server) -> dict[str, str]:
+    """Options of Hadoop for a client of a server."""
+    return {
+        "fs.s3a.endpoint": server.url,
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.ssl.enabled": "false",
+        "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "fs.s3a.access.key": KEY_ID,
+        "fs.s3a.secret.key": KEY,
+        "fs.s3a.fast.upload.buffer": "bytebuffer",
+    }
+
+
 class MagicJob(StoreJob):
     """A job of S3A's magic committer.
 
@@ -46,16 +60,9 @@ class MagicJob(StoreJob):
 
     def __init__(self, jvm: Jvm, server: Server, uri: str, uuid: str, **options: str) -> None:
         conf = jvm.view.org.apache.hadoop.conf.Configuration()
-        settings = {
-            "fs.s3a.endpoint": server.url,
-            "fs.s3a.endpoint.region": "us-east-1",
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.connection.ssl.enabled": "false",
-            "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-            "fs.s3a.access.key": KEY_ID,
-            "fs.s3a.secret.key": KEY,
+        chosen = {
+            **settings(server),
             "fs.s3a.multipart.size": "5M",
-            "fs.s3a.fast.upload.buffer": "bytebuffer",
             "fs.s3a.committer.name": "magic",
             "fs.s3a.committer.uuid": uuid,
             # As a job must have it that is not alone at its destination.
@@ -63,7 +70,7 @@ class MagicJob(StoreJob):
             "mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
             **options,
         }
-        for key, value in settings.items():
+        for key, value in chosen.items():
             conf.set(key, value)
         super().__init__(jvm, uri, conf, uuid=uuid)
 
@@ -109,14 +116,14 @@ class StagingJob(MagicJob):
     def __init__(
         self, jvm: Jvm, server: Server, uri: str, uuid: str, disk: Path, name: str = "directory", **options: str
     ) -> None:
-        settings = {
+        chosen = {
             "fs.s3a.committer.name": name,
             "fs.defaultFS": "file:///",
             "fs.s3a.committer.staging.tmp.path": f"file:{disk}/pending",
             "fs.s3a.committer.staging.unique-filenames": "false",
             "fs.s3a.buffer.dir": f"{disk}/java",
         }
-        super().__init__(jvm, server, uri, uuid, **{**settings, **options})
+        super().__init__(jvm, server, uri, uuid, **{**chosen, **options})
 
     def filesystem_of(self, work: Any) -> Any:
         """The disk's."""

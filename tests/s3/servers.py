@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,27 +76,19 @@ def seaweedfs(directory: Path, *, volumes: int = 50) -> Iterator[Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     settings.write_text(json.dumps({"identities": [identity]}))
-    for tries_left in (2, 1, 0):
+
+    def command() -> tuple[list[str], int]:
         master, volume, filer, s3, *grpc = (free_port() for _ in range(8))
-        command = [
+        return [
             binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
             f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
             f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}",
             f"-s3.port.grpc={grpc[3]}", f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64", "-s3",
             f"-s3.config={settings}", "-filer", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        ]  # fmt: skip
-        with ExitStack() as stack:
-            log = stack.enter_context((directory / "log").open("wb"))
-            process = stack.enter_context(_running(command, log))
-            try:
-                server = stack.enter_context(_ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log"))
-            except _DiedError:
-                # Another process took one of the ports in between.
-                if not tries_left:
-                    raise
-                continue
-            yield server
-            return
+        ], s3  # fmt: skip
+
+    with _started("seaweedfs", directory, command) as server:
+        yield server
 
 
 @contextmanager
@@ -137,9 +129,22 @@ def other(name: str, directory: Path) -> Iterator[Server]:
     if program is None:
         pytest.skip(f"{name} is not installed")
     (data := directory / "data").mkdir()
-    for tries_left in (2, 1, 0):
+
+    def words() -> tuple[list[str], int]:
         port = free_port()
-        words = [word.format(program=program, port=port, directory=data) for word in command.split()]
+        return [word.format(program=program, port=port, directory=data) for word in command.split()], port
+
+    with _started(name, directory, words, **environment) as server:
+        yield server
+
+
+@contextmanager
+def _started(
+    name: str, directory: Path, command: Callable[[], tuple[list[str], int]], **environment: str
+) -> Iterator[Server]:
+    """A server on ports that were free; started again on others where a process took one in between."""
+    for tries_left in (2, 1, 0):
+        words, port = command()
         with ExitStack() as stack:
             log = stack.enter_context((directory / "log").open("wb"))
             process = stack.enter_context(_running(words, log, **environment))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -170,7 +171,8 @@ async def test_names_and_identities_that_one_call_cannot_hold(
     assert sent == [("DELETE", f'"{files[bell]}"'), ("HEAD", ""), ("HEAD", ""), ("POST", "")]
 
 
-async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+@pytest.mark.parametrize("etag", ["0123", None])
+async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: StorePath, etag: str | None) -> None:
     await store.probe(root)
     errors = {
         "SlowDown": StoreThrottledError,
@@ -178,11 +180,15 @@ async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: S
         "InternalError": StoreOutcomeUnknownError,
         "PreconditionFailed": StorePreconditionError,
         "ConditionalRequestConflict": StoreConflictError,
+        "Whatever": StoreConflictError,
     }
-    paths = {code: root / code for code in ("NoSuchKey", *errors)}
-    said = "".join(f"<Error><Key>{path.path[1:]}</Key><Code>{code}</Code></Error>" for code, path in paths.items())
+    paths = {code: root / f"<é> & {code}" for code in ("NoSuchKey", *errors)}
+    said = "".join(
+        f"<Error><Key>{escape(path.path[1:])}</Key><Code>{code}</Code></Error>" for code, path in paths.items()
+    )
     proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{said}</DeleteResult>", **BATCHES)]  # type: ignore[arg-type]
-    assert kinds(await store.delete_files(dict.fromkeys(paths.values(), "0123"))) == errors
+    failed = await store.delete_files(dict.fromkeys(paths.values(), etag))
+    assert kinds(failed) == {paths[code].name: error for code, error in errors.items()}
 
 
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer", "lose request", "fail after"])

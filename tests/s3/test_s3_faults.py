@@ -287,23 +287,6 @@ async def test_a_put_whose_answer_is_lost_is_unknown(store: S3Store, proxy: Prox
     assert proxy.count("PUT") == 1
 
 
-async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: StorePath) -> None:
-    codes = ("SlowDown", "AccessDenied", "InternalError", "NoSuchKey", "Whatever")
-    paths = {code: root / f"{code} & <é>" for code in codes}
-    errors = "".join(
-        f"<Error><Key>{path.path[1:].replace('&', '&amp;').replace('<', '&lt;')}</Key><Code>{code}</Code></Error>"
-        for code, path in paths.items()
-    )
-    proxy.troubles = [Trouble("answer", status=200, body=f"<DeleteResult>{errors}</DeleteResult>", method="POST")]
-    failed = await store.delete_files(dict.fromkeys(paths.values()))
-    assert {path: type(error) for path, error in failed.items()} == {
-        paths["SlowDown"]: StoreThrottledError,
-        paths["AccessDenied"]: StorePermissionError,
-        paths["InternalError"]: StoreOutcomeUnknownError,
-        paths["Whatever"]: StoreConflictError,
-    }
-
-
 @pytest.mark.parametrize(
     "body", ["<DeleteResult><Error>", "<html>fine</html>", "<DeleteResult><Error><Key>a</Key></Error></DeleteResult>"]
 )

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from committer.errors import (
-    ConfigurationError,
-    StorePermissionError,
-)
+from committer.errors import ConfigurationError, StorePermissionError
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
 from committer.stores.s3.access import S3Access
 from tests.s3.keys import TOKEN, giving_keys, works
-from tests.s3.proxy import Proxy, Trouble, proxy_to, refusal
-from tests.s3.servers import Server
+from tests.s3.proxy import Proxy, Trouble, refusal
 
 
-async def test_keys_that_end_are_asked_for_anew(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
-) -> None:
-    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
+@asynccontextmanager
+async def asking_for_keys(
+    lifetime_s: float, proxy: Proxy, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
+) -> AsyncIterator[tuple[S3Store, list[str]]]:
+    """A store whose keys are given by a server; and the tokens it was given."""
+    async with giving_keys(lifetime_s) as (url, given):
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
         store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
         proxy.troubles = list(tokens)
+        yield store, given
+        await store.close()
+
+
+async def test_keys_that_end_are_asked_for_anew(
+    proxy: Proxy, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
+) -> None:
+    async with asking_for_keys(3600, proxy, root, monkeypatch, tokens) as (store, given):
         await asyncio.gather(*(store.put(root / f"{number}", b"1") for number in range(5)))
         assert len(given) == 1, "many requests ask once"
         # The service takes the token for ended, whatever its date says.
@@ -39,17 +47,13 @@ async def test_keys_that_end_are_asked_for_anew(
         with pytest.raises(StorePermissionError):
             await store.put(root / "file", b"1")
         assert len(given) == 2
-        await store.close()
 
 
 async def test_keys_that_end_under_many_requests(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
+    proxy: Proxy, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
 ) -> None:
     """Whose refusal arrives after another's, when new keys are there already, is sent again with those."""
-    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
-        proxy.troubles = list(tokens)
+    async with asking_for_keys(3600, proxy, root, monkeypatch, tokens) as (store, given):
         await store.put(root / "file", b"1")
         store._access._fetched_at -= 10
         ended = {"status": 400, "body": refusal("ExpiredToken"), "method": "PUT"}
@@ -62,7 +66,6 @@ async def test_keys_that_end_under_many_requests(
         sent = [seen.headers["x-amz-security-token"] for seen in proxy.seen]
         assert sent == [f"{TOKEN}{number}" for number in (0, 0, 0, 1, 1)]
         assert len(given) == 2
-        await store.close()
 
 
 async def test_keys_refused_while_new_ones_are_asked_for_still_end(
@@ -94,18 +97,14 @@ async def test_keys_refused_while_new_ones_are_asked_for_still_end(
 
 
 async def test_keys_near_their_end_are_asked_for_before_it(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
+    proxy: Proxy, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
 ) -> None:
-    async with giving_keys(60) as (url, given), proxy_to(server.url) as proxy:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
-        proxy.troubles = list(tokens)
+    async with asking_for_keys(60, proxy, root, monkeypatch, tokens) as (store, given):
         await store.put(root / "file", b"1")
         before = len(given)
         store._access._fresh_until = -1.0
         await store.put(root / "file", b"1")
         assert len(given) > before
-        await store.close()
 
 
 async def test_given_keys_are_not_asked_for_again(proxied: S3Store, proxy: Proxy, root: StorePath) -> None:

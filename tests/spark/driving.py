@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 _JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
+_METRICS: Final = ("number of written files", "written output", "number of dynamic part")
+
 ON_THIS_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -75,6 +77,21 @@ def started(building: SparkSession.Builder, level: str = "ERROR") -> SparkSessio
     session = building.getOrCreate()
     session.sparkContext.setLogLevel(os.environ.get("SPARK_LOG_LEVEL", level))
     return session
+
+
+def metrics_of_latest(spark: SparkSession) -> dict[str, str]:
+    """What Spark's UI shows of the latest write: files, bytes and partitions. Rows are those of every node of the plan."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    executions = [store.executionsList().apply(number) for number in range(store.executionsList().size())]
+    latest = max(executions, key=lambda one: one.executionId())
+    values = store.executionMetrics(latest.executionId())
+    metrics = [latest.metrics().apply(number) for number in range(latest.metrics().size())]
+    return {
+        one.name(): values.apply(one.accumulatorId())
+        for one in metrics
+        if one.name() in _METRICS and values.contains(one.accumulatorId())
+    }
 
 
 def serve(spark: SparkSession, scenarios: Iterable[Callable[..., Any]]) -> None:

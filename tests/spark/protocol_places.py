@@ -13,19 +13,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from committer.paths import StorePath
 from committer_testing.emulators.adls import DEFAULT_KEY
-from tests.emulators.hadoop_azure import jars as azure_jars
-from tests.emulators.hadoop_google import jars as google_jars
+from tests.emulators import hadoop_azure, hadoop_google
 from tests.hdfs.channel import JavaChannel
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.cluster import jars as server_jars
 from tests.interop.jvm import Jvm, NoJavaError
-from tests.s3.hadoop_s3a import jars as amazon_jars
+from tests.s3 import hadoop_s3a
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, seaweedfs
 from tests.spark.cluster import Driver
 from tests.stores.adls_account import AUTHORITY
@@ -83,15 +81,9 @@ def azure(_scratch: Path, key: str = DEFAULT_KEY) -> Iterator[Place]:
     """An emulated account."""
     with account_process(key=key) as account:
         host = AUTHORITY.partition("@")[2]
-        hadoop = {
-            "fs.azure.abfs.endpoint": urlsplit(account.url).netloc,
-            "fs.azure.always.use.https": "false",
-            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
-            "fs.azure.account.auth.type": "SharedKey",
-            f"fs.azure.account.key.{host}": account.key,
-        }
+        hadoop = hadoop_azure.settings(account.url, host, account.key)
         python: dict[str, object] = {"endpoint": account.url, "account_key": account.key}
-        yield Place("abfs", f"abfs://{AUTHORITY}", azure_jars(), hadoop, python, _Account(account))
+        yield Place("abfs", f"abfs://{AUTHORITY}", hadoop_azure.jars(), hadoop, python, _Account(account))
 
 
 class _Account:
@@ -117,23 +109,11 @@ def google(_scratch: Path, *, client: bool = True) -> Iterator[Place]:
     with bucket_process() as served:
         bucket = _Bucket(served.url)
         hadoop = {
-            "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-            "fs.gs.storage.root.url": f"{bucket.url}/",
-            "fs.gs.auth.type": "UNAUTHENTICATED",
-            "fs.gs.project.id": "none",
-            "fs.gs.client.type": "HTTP_API_CLIENT",
-            "fs.gs.grpc.enable": "false",
-            # Hadoop's own defaults of these have suffixes that the connector cannot read.
-            "fs.gs.block.size": "67108864",
-            "fs.gs.outputstream.buffer.size": "8388608",
-            "fs.gs.inputstream.inplace.seek.limit": "8388608",
-            "fs.gs.inputstream.min.range.request.size": "2097152",
-            "fs.gs.rewrite.max.chunk.size": "536870912",
-            "fs.gs.outputstream.sync.min.interval": "0",
+            **hadoop_google.settings(bucket.url, "none"),
             # The connector calls a method that this Hadoop has not.
             "parquet.hadoop.vectored.io.enabled": "false",
         }
-        yield Place("gs", "gs://data", google_jars() if client else [], hadoop, {"endpoint": bucket.url}, bucket)
+        yield Place("gs", "gs://data", hadoop_google.jars() if client else [], hadoop, {"endpoint": bucket.url}, bucket)
 
 
 class _Objects:
@@ -157,23 +137,20 @@ class _Objects:
 def amazon(scratch: Path, *, client: bool = True) -> Iterator[Place]:
     """A server that speaks S3; Hadoop's client of it is looked for only if `client`."""
     with seaweedfs(scratch) as server:
-        hadoop = {
-            "fs.s3a.endpoint": server.url,
-            "fs.s3a.endpoint.region": "us-east-1",
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.connection.ssl.enabled": "false",
-            "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-            "fs.s3a.access.key": KEY_ID,
-            "fs.s3a.secret.key": KEY,
-            "fs.s3a.fast.upload.buffer": "bytebuffer",
-        }
         python: dict[str, object] = {
             "endpoint_url": server.url,
             "region": "us-east-1",
             "access_key_id": KEY_ID,
             "secret_access_key": KEY,
         }
-        yield Place("s3a", f"s3a://{BUCKET}", amazon_jars() if client else [], hadoop, python, _Objects(server))
+        yield Place(
+            "s3a",
+            f"s3a://{BUCKET}",
+            hadoop_s3a.jars() if client else [],
+            hadoop_s3a.settings(server),
+            python,
+            _Objects(server),
+        )
 
 
 class _Files:

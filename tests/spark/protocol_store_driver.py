@@ -28,11 +28,10 @@ from committer.spark import configure, last_report
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tests.spark.driving import ON_THIS_MACHINE, builder, serve, started
+from tests.spark.driving import ON_THIS_MACHINE, builder, metrics_of_latest, serve, started
 
 SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 KEY = "spark.sql.sources.commitProtocolClass"
-_METRICS = ("number of written files", "written output", "number of dynamic part")
 MOMENTS = {
     "before the decision": "job_stage_load_manifests",
     "in the middle": "job_stage_rename_files",
@@ -63,21 +62,6 @@ def start(master: str) -> SparkSession:
         **json.loads(os.environ["SPARK_SETTINGS"]),
     }
     return started(configure(builder(master, "own writers on a server", settings), progress=listen), "OFF")
-
-
-def metrics_of_latest(spark: SparkSession) -> dict[str, str]:
-    """What Spark's UI shows of the latest write."""
-    store = spark._jsparkSession.sharedState().statusStore()
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    executions = [store.executionsList().apply(number) for number in range(store.executionsList().size())]
-    latest = max(executions, key=lambda one: one.executionId())
-    values = store.executionMetrics(latest.executionId())
-    metrics = [latest.metrics().apply(number) for number in range(latest.metrics().size())]
-    return {
-        one.name(): values.apply(one.accumulatorId())
-        for one in metrics
-        if one.name() in _METRICS and values.contains(one.accumulatorId())
-    }
 
 
 def failing(partition: int, number: int) -> Any:

@@ -24,6 +24,7 @@ from tests.stores.adls_process import Account, account_process
 
 from .cluster import Driver, standalone_cluster
 from .store_driver import ROWS
+from .test_protocol_adls import LOGGING
 
 official = pytest.importorskip("azure.storage.filedatalake", reason="it looks at the account")
 
@@ -36,11 +37,6 @@ TOKEN = ".".join(
     base64.urlsafe_b64encode(b"a canary of all tokens, part %02d" % part).decode().rstrip("=") for part in range(3)
 )
 IDENTITY = "the-canary-of-all-identity-headers"
-# Every Python process of Spark's writes its log there.
-LOGGING = """\
-import logging, os
-logging.basicConfig(filename=os.environ["PYTHON_LOG"], level=logging.DEBUG, format="%(process)d %(name)s %(message)s")
-"""
 
 
 class Identity(http.server.BaseHTTPRequestHandler):

@@ -14,6 +14,7 @@ from tests.cli.test_doctor_of_spark import examined
 from tests.processes.harness import may_mount
 
 from .cluster import standalone_cluster
+from .conftest import wrapper
 from .protocol_places import place_of
 from .test_credential_files import PROVIDERS, credential_file
 from .test_protocol_adls import KEY
@@ -34,14 +35,6 @@ DRIVER = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as master:
         yield master
-
-
-def bare_python(scratch: Path) -> str:
-    """An interpreter without this package."""
-    path = scratch / "python"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-    path.chmod(0o755)
-    return str(path)
 
 
 def finding(of: str, printed: str) -> str:
@@ -68,7 +61,7 @@ def test_the_master_of_the_arguments_and_a_python_that_lacks_the_package(tmp_pat
         str(tmp_path / "new"),
         tmp_path / "conf",
         {"spark.master": "spark://nowhere:1"},
-        PYSPARK_PYTHON=bare_python(tmp_path),
+        PYSPARK_PYTHON=wrapper(tmp_path / "python", f'exec "{sys.executable}" -S "$@"'),
         PYSPARK_SUBMIT_ARGS="--master local[2] pyspark-shell",
         LC_ALL="C",
     )
@@ -88,15 +81,13 @@ def test_an_executor_that_sees_another_disk(tmp_path: Path) -> None:
     if not may_mount():
         pytest.skip("nothing can be mounted here")
     (tmp_path / "lake").mkdir()
-    python = tmp_path / "python"
     elsewhere = f'mount -t tmpfs none "{tmp_path}/lake" && exec "{sys.executable}" "$0" "$@"'
-    python.write_text(f"#!/bin/sh\nexec unshare -m --propagation private sh -c '{elsewhere}' \"$@\"\n")
-    python.chmod(0o755)
+    python = wrapper(tmp_path / "python", f"exec unshare -m --propagation private sh -c '{elsewhere}' \"$@\"")
     done = examined(
         str(tmp_path / "lake/new"),
         tmp_path / "conf",
         {},
-        PYSPARK_PYTHON=str(python),
+        PYSPARK_PYTHON=python,
         PYSPARK_SUBMIT_ARGS="--master local[2] pyspark-shell",
     )
     line = finding("Python on executors", done.stdout)

@@ -30,8 +30,12 @@ NESTED = """
 LOCAL = (
     "timestamp_ntz'2024-03-10 02:30:00.25' ntz, interval '1 02:03:04.5' day to second took, interval '-3' hour hours"
 )
+OLD = """
+    date'0001-01-01' old, timestamp'1800-01-01 00:00:00.123456' at_old, timestamp_ntz'1500-01-01 00:00:00.5' ntz_old,
+    double('-0.0') zero, named_struct('c', timestamp_ntz'2024-01-01 00:00:00') ntz_deep
+"""
 BY_FORMAT = {
-    "parquet": f"{COLUMNS}, {NESTED}, {LOCAL}",
+    "parquet": f"{COLUMNS}, {NESTED}, {LOCAL}, {OLD}",
     "orc": f"{COLUMNS}, {NESTED}",
     "json": f"{COLUMNS}, {NESTED}, {LOCAL}, null void",
     "csv": f"{COLUMNS}, {LOCAL}",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +21,9 @@ from committer.spark import job_side
 from committer.spark.jvm import building
 from committer.spark.protocol_jar import jar_path
 
+from .cluster import Driver
+from .protocol_places import SCRIPT
 from .trees import data_files, everything, rows_by_directory
-
-SCRIPT = Path(__file__).with_name("killed_protocol.py")
 
 
 def test_a_task_that_fails_is_run_again(committing: SparkSession, tmp_path: Path) -> None:
@@ -197,15 +195,13 @@ def test_a_driver_that_is_killed_in_an_overwrite(spark: SparkSession, tmp_path: 
     table = tmp_path / "table"
     spark.range(0, 30, 1, 2).selectExpr("id", "id % 3 p").write.partitionBy("p").parquet(str(table))
     old = rows_by_directory(table, "id")
-    died = subprocess.run(
-        [sys.executable, str(SCRIPT), when, str(table)],
-        check=False,
-        timeout=200,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+    driver = Driver("local[2]", tmp_path / "driver", SCRIPT, {"SPARK_SETTINGS": "{}"})
+    try:
+        query = "select id, id % 3 p from range(100, 130, 1, 2)"
+        driver.start("write", dest=str(table), query=query, by=["p"], mode="overwrite", killed=when)
+        assert driver.process.wait(120) == -signal.SIGKILL
+    finally:
+        driver.close()
     (job,) = sync.list_jobs(table)
     new = {f"p={p}": [id for id in range(100, 130) if id % 3 == p] for p in range(3)}
     if when == "before the decision":

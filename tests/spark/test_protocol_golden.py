@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import committer.spark
 
 from .conftest import SPARKS_OWN
+from .driving import metrics_of_latest
 
 KEY = "spark.sql.sources.commitProtocolClass"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -26,24 +27,6 @@ def contents(root: Path) -> dict[str, bytes]:
     assert len(found) == len(files)
     # Spark's own marker is empty, this engine's is a report.
     assert found.pop("_SUCCESS") is not None
-    return found
-
-
-def written_metrics(spark: SparkSession) -> dict[str, str]:
-    """What Spark's UI shows of the latest write: files, bytes and partitions. Rows are those of every node of the plan."""
-    store = spark._jsparkSession.sharedState().statusStore()
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    execution = max(
-        (store.executionsList().apply(n) for n in range(store.executionsList().size())),
-        key=lambda one: one.executionId(),
-    )
-    values = store.executionMetrics(execution.executionId())
-    names = ("number of written files", "written output", "number of dynamic part")
-    found = {}
-    for number in range(execution.metrics().size()):
-        metric = execution.metrics().apply(number)
-        if metric.name() in names and values.contains(metric.accumulatorId()):
-            found[metric.name()] = values.apply(metric.accumulatorId())
     return found
 
 
@@ -77,7 +60,7 @@ def test_files_names_and_metrics_are_sparks(committing: SparkSession, tmp_path: 
             out = tmp_path / f"{number}-{name}"
             write(df, str(out))
             assert not (out / "_temporary").exists()
-            found.append((contents(out), written_metrics(spark)))
+            found.append((contents(out), metrics_of_latest(spark)))
         if found[0] != found[1]:
             wrong.append((case, [(sorted(files), metrics) for files, metrics in found]))
         report = committer.spark.last_report()

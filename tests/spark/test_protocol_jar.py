@@ -15,6 +15,8 @@ from committer.spark import job_side
 from committer.spark.jvm import building
 from committer.spark.protocol_jar import untried
 
+from .conftest import wrapper
+
 pytestmark = pytest.mark.java
 
 
@@ -64,8 +66,7 @@ def test_a_machine_without_spark(cache: Path, tmp_path: Path, monkeypatch: pytes
 def test_a_compiler_that_fails_says_why(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     javac = tmp_path / "bin" / "javac"
     javac.parent.mkdir()
-    javac.write_text("#!/bin/sh\necho error: release version 17 not supported >&2\nexit 2\n")
-    javac.chmod(0o755)
+    wrapper(javac, "echo error: release version 17 not supported >&2\nexit 2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UnsupportedError, match="release version 17 not supported"):
         committer.spark.jar_path()

@@ -79,7 +79,7 @@ def test_what_is_wrong_with_the_interpreter_is_said(committing: SparkSession, us
 
 
 def test_a_process_that_dies_in_the_commit(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
-    """What came of the commit is not known: the job stays as it is, and the error says how to find out."""
+    """The outcome of the commit is unknown: the job stays as it is, and the error says how to find out."""
     out = tmp_path / "out"
     python = wrapper(
         tmp_path / "dies", f'[ "$4" = commit ] && kill -9 $$\n[ "$4" = abort ] && exit 3\nexec {sys.executable} "$@"'

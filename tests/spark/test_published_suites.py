@@ -22,6 +22,8 @@ import committer.spark
 from tests.interop.jvm import NoJavaError
 from tests.interop.maven import dependency, fetched_jars
 
+from .conftest import wrapper
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -116,9 +118,7 @@ def test_suite_passes_but_for_documented_differences(release: Release, suite: st
     # A suite may take longer than the time after which a test counts as hanging (tests/hangs.py).
     faulthandler.cancel_dump_traceback_later()
     jars = jars_of(release)
-    interpreter = tmp_path / "python"
-    interpreter.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "$@"\n')
-    interpreter.chmod(0o755)
+    interpreter = wrapper(tmp_path / "python", f'PYTHONPATH="{ROOT}" exec "{sys.executable}" "$@"')
     tests = next(jar for jar in jars if re.match(r"spark-sql_.*-tests", jar.name))
     with zipfile.ZipFile(tests) as archive:
         # What tests read by its path is no file inside a jar.

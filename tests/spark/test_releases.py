@@ -26,6 +26,7 @@ from tests.interop.jvm import NoJavaError
 from tests.interop.maven import dependency, fetched_jars
 
 from . import releases
+from .conftest import wrapper
 
 ROOT = Path(__file__).parents[2]
 # Beside PySpark.
@@ -167,8 +168,7 @@ def failing_compiler(directory: Path) -> dict[str, str]:
     """An environment in which javac does not work."""
     javac = directory / "jdk" / "bin" / "javac"
     javac.parent.mkdir(parents=True)
-    javac.write_text("#!/bin/sh\necho no compiler >&2\nexit 2\n")
-    javac.chmod(0o755)
+    wrapper(javac, "echo no compiler >&2\nexit 2")
     return {**os.environ, "JAVA_HOME": str(directory / "jdk")}
 
 

@@ -23,10 +23,11 @@ import committer.spark
 from committer.errors import UnsupportedError
 from committer.spark.sessions import missing_in_worker
 
+from .conftest import wrapper
 from .trees import data_files, everything
 
 
-def python_without(module: str, root: Path) -> Path:
+def python_without(module: str, root: Path) -> str:
     """The interpreter of an environment that has all that this one has, but for one module."""
     venv.create(root, symlinks=True)
     packages = next(root.glob("lib/python*/site-packages"))
@@ -38,19 +39,13 @@ def python_without(module: str, root: Path) -> Path:
     python = shlex.quote(str(root / "bin" / "python"))
     # Its daemon is Spark's own: that of these tests imports what is missing here, or is not found.
     own = 'if [ "$2" = tests.spark.preloaded ]; then shift 2; set -- -m pyspark.daemon "$@"; fi'
-    return script(root / "python.sh", f'unset PYTHONPATH\n{own}\nPYTHONSAFEPATH=1 exec {python} "$@"')
+    return wrapper(root / "python.sh", f'unset PYTHONPATH\n{own}\nPYTHONSAFEPATH=1 exec {python} "$@"')
 
 
-def executors_with(python: Path, root: Path) -> Path:
+def executors_with(python: str, root: Path) -> str:
     """A `python` that is another one for tasks than for what Spark asks of a data source beside its driver."""
-    here, there = shlex.quote(sys.executable), shlex.quote(str(python))
-    return script(root, f'case "$*" in *pyspark.sql.worker*) exec {here} "$@" ;; *) exec {there} "$@" ;; esac')
-
-
-def script(path: Path, commands: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{commands}\n")
-    path.chmod(0o755)
-    return path
+    here, there = shlex.quote(sys.executable), shlex.quote(python)
+    return wrapper(root, f'case "$*" in *pyspark.sql.worker*) exec {here} "$@" ;; *) exec {there} "$@" ;; esac')
 
 
 def test_the_extra_brings_what_pyspark_asks_for_here() -> None:
@@ -84,7 +79,7 @@ def missing(
 ) -> str:
     """The module that Spark's tasks cannot import in this test."""
     module: str = request.param
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python_without(module, tmp_path / "python")))
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python_without(module, tmp_path / "python"))
     return module
 
 
@@ -218,7 +213,7 @@ def told_by_a_session(root: Path, **variables: str) -> dict[str, Any]:
 @pytest.mark.java
 @pytest.mark.parametrize("module", ["pyarrow", "committer"])
 def test_executors_that_lack_a_module(tmp_path: Path, module: str) -> None:
-    python = str(executors_with(python_without(module, tmp_path / "python"), tmp_path / "python.sh"))
+    python = executors_with(python_without(module, tmp_path / "python"), tmp_path / "python.sh")
     told = told_by_a_session(tmp_path, PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python)
     assert told["format"][0] == "PythonException"
     assert f"ModuleNotFoundError: No module named '{module}'" in told["format"][1]
@@ -244,7 +239,7 @@ def test_a_driver_s_python_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.java
 def test_no_python_of_spark_s_has_this_package(tmp_path: Path) -> None:
-    python = str(python_without("committer", tmp_path / "python"))
+    python = python_without("committer", tmp_path / "python")
     told = told_by_a_session(tmp_path, PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python)
     assert "[DATA_SOURCE_NOT_FOUND]" in told["format"][1]
     assert told["write"][0] == "UnsupportedError"

@@ -71,7 +71,7 @@ def test_a_package_that_is_sent_along(tmp_path: Path, how: str) -> None:
     with zipfile.ZipFile(archive, "w") as into:
         for path in [*home.rglob("*.py"), *(home.parent / "pyspark_committer").rglob("*.py")]:
             into.write(path, path.relative_to(home.parent))
-    python = str(python_without("committer", tmp_path / "python"))
+    python = python_without("committer", tmp_path / "python")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, how, str(archive), str(tmp_path)],
         env={

@@ -85,8 +85,13 @@ class Stream:
         """Runs until all is read."""
         self.start(**options).awaitTermination()
 
+    def run_by(self, write: Callable[[DataFrame, int], None]) -> None:
+        """The same by a function for each batch."""
+        writer = self.frame().writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
+
     def rows(self) -> list[int]:
-        """What a reader finds."""
+        """All that a reader finds."""
         return sorted(row.id for row in self.spark.read.parquet(str(self.table)).collect())
 
     def job_ids(self, *batches: int) -> set[str]:
@@ -246,16 +251,12 @@ def test_several_writes_of_one_batch_are_told_apart_by_name(spark: SparkSession,
         even(df.where("odd = 0"), batch_id)
         seen.append(batch_id)
 
-    def run() -> None:
-        writer = stream.frame().writeStream.foreachBatch(write_both).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
-
-    run()
+    stream.run_by(write_both)
     before = stream.files()
     assert stream.rows() == [1, 2, 3]
     assert all(".zstd." in path for path in before)
     stream.forget_that_it_committed(1)
-    run()
+    stream.run_by(write_both)
     assert seen == [0, 1, 1]
     assert stream.files() == before
 
@@ -274,14 +275,10 @@ def test_a_second_write_of_a_batch_without_a_name_is_refused(spark: SparkSession
         for number, write in enumerate(writers):
             write(df.where(f"odd = {number}"), batch_id)
 
-    def run(write: Callable[[DataFrame, int], None]) -> None:
-        writer = stream.frame().writeStream.foreachBatch(write).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
-
     # Also when it is started again: the first write is a repetition then, and the second none of it.
     for _start in range(2):
         with pytest.raises(StreamingQueryException, match='sink="'):
-            run(write_both)
+            stream.run_by(write_both)
         assert stream.rows() == [2]
 
     named = foreach_batch(table, sink="odd")
@@ -290,7 +287,7 @@ def test_a_second_write_of_a_batch_without_a_name_is_refused(spark: SparkSession
         first(df.where("odd = 0"), batch_id)
         named(df.where("odd = 1"), batch_id)
 
-    run(as_told)
+    stream.run_by(as_told)
     assert stream.rows() == [1, 2, 3, 4]
 
 
@@ -303,8 +300,7 @@ def test_a_function_that_tries_a_write_again_repeats_it(spark: SparkSession, tmp
         for _try in range(2):
             write(df.where("id > 0").selectExpr("id"), batch_id)
 
-    writer = stream.frame().writeStream.foreachBatch(twice).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
+    stream.run_by(twice)
     assert stream.rows() == [1, 2, 3]
 
 

@@ -58,28 +58,6 @@ def test_small_batches_become_one_row_group(spark: SparkSession, tmp_path: Path)
     assert pq.ParquetFile(path).num_row_groups == 1
 
 
-def test_every_type_reads_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.sql(
-        """
-        select true b, 1Y i8, 2S i16, 3 i32, 4L i64, float('1.5') f, double('-0.0') d, 'é' s, X'00FF' bin,
-            cast('1.50' as decimal(5,2)) n, cast(-1 as decimal(38,10)) w, date'0001-01-01' old, date'2024-02-29' day,
-            timestamp'1800-01-01 00:00:00.123456' at_old, timestamp'2024-11-03T06:30:00Z' at,
-            timestamp_ntz'1500-01-01 00:00:00.5' ntz, interval '1 02:03:04.5' day to second took,
-            interval '-3' hour hours, array(1, null) list, array(array('a'), null) lists,
-            map('k', named_struct('x', 1, 'at', timestamp'2024-01-01 00:00:00')) dict,
-            named_struct('a', array(named_struct('b', date'2024-01-01')), 'c', timestamp_ntz'2024-01-01 00:00:00') deep,
-            cast('abc' as varchar(5)) vc, cast(null as int) nothing, 7 p
-        union all select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-            null, null, null, null, null, null, null, null, 8
-        """
-    )
-    save(frame, tmp_path / "ours", partitionBy="p")
-    frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
-    ours, golden = (spark.read.parquet(str(tmp_path / name)) for name in ("ours", "spark"))
-    assert ours.schema == golden.schema
-    assert ours.orderBy("p").collect() == golden.orderBy("p").collect() == frame.orderBy("p").collect()
-
-
 @pytest.mark.parametrize("partition_by", ["", "v"])
 @pytest.mark.parametrize("kind", ["no partition", "every partition empty", "first empty", "last empty"])
 def test_no_rows(spark: SparkSession, tmp_path: Path, kind: str, partition_by: str) -> None:

@@ -68,15 +68,6 @@ async def test_healthy(profile: str, choices: dict[str, bool], calls: int) -> No
     assert place.temporary() == set()
 
 
-async def test_disabled() -> None:
-    place, error, deletes = await committed(CommitterConfig(cleanup_skipped=True))
-    assert error is None
-    assert {call.path.name for call in deletes} <= {".committing"} | {
-        call.path.name for call in deletes if call.path.parent.name == ".committing"
-    }
-    assert has_in_job(place, "job-1", "outcome")
-
-
 @pytest.mark.parametrize("times", [1, None])
 async def test_task_directories_fail_and_their_parent_works(times: int | None) -> None:
     place, error, deletes = await committed(CommitterConfig(), attempt_fails(times))
@@ -85,35 +76,18 @@ async def test_task_directories_fail_and_their_parent_works(times: int | None) -
     assert place.temporary() == set()
 
 
-async def test_all_fail() -> None:
-    place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None), parent_fails(None))
+@pytest.mark.parametrize(("marked", "alone"), [(True, False), (True, True), (False, True)])
+async def test_all_or_their_parent_alone_fail(marked: bool, alone: bool) -> None:
+    """As long as the job's directory exists, decision and outcome say what became of the job."""
+    faults = [parent_fails(None)] if alone else [attempt_fails(None), parent_fails(None)]
+    place, error, _deletes = await committed(CommitterConfig(mark_successful_jobs=marked), *faults)
     assert error is not None
     assert error.outcome == "committed"
     assert has_in_job(place.temporary(), "job-1", "outcome")
     assert (await place.states())["job-1"] == "committed"
     place.store.faults.clear()
-    await place.recover("job-1")
-    assert place.temporary() == set()
-
-
-@pytest.mark.parametrize("marked", [True, False])
-async def test_only_their_parent_fails(*, marked: bool) -> None:
-    """As long as it stands, decision and outcome say what became of the job."""
-    config = CommitterConfig(mark_successful_jobs=marked)
-    place, error, _deletes = await committed(config, parent_fails(None))
-    assert error is not None
-    assert error.outcome == "committed"
-    assert (await place.states())["job-1"] == "committed"
-    place.store.faults.clear()
     assert (await place.recover("job-1")).success
     assert place.temporary() == set()
-
-
-async def test_all_fail_and_it_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    config = CommitterConfig(cleanup_failures_ignored=True)
-    _place, error, _deletes = await committed(config, attempt_fails(None), parent_fails(None))
-    assert error is None
-    assert "cleanup of job job-1 failed" in caplog.text
 
 
 async def test_tasks_directory_absent() -> None:

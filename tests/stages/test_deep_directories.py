@@ -177,7 +177,7 @@ def test_tree_deeper_than_a_path_is_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["deleted", "moved"])
 def test_another_takes_a_directory_away_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """What is moved out of the tree stays; all else goes."""
+    """A directory that is moved out of the tree stays; all else goes."""
     top = tmp_path / "top"
     for branch in ("a", "b", "c"):
         (top / branch / "x/y").mkdir(parents=True)

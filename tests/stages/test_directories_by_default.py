@@ -81,7 +81,7 @@ async def test_directories_are_renamed_whole_and_come_out_as_file_by_file(tmp_pa
 
 @pytest.mark.parametrize("mode", [0o2770, 0o700, 0o777])
 async def test_a_destination_that_hands_down_other_rights(tmp_path: Path, mode: int) -> None:
-    """What `_temporary` handed down is not what the destination would by now."""
+    """The rights that `_temporary` handed down are not those that the destination would by now."""
     tables = [tmp_path / name for name in ("whole", "files")]
     for table, config in zip(tables, (None, BY_FILES), strict=True):
         table.mkdir()

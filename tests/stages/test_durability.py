@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import committer
 from committer import CommitterConfig, JobSpec, StorePath
@@ -27,16 +27,8 @@ class RecordingDisk(LocalStore):
         name = path.relative_to(self.root) if path.is_under(self.root) else "."
         self.forced.append(f"{what} {name}")
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        status = await super().put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
+    async def put(self, path: StorePath, data: bytes, *, durable: bool = False, **rest: Any) -> FileStatus:
+        status = await super().put(path, data, durable=durable, **rest)
         if durable:
             self.note("record", path)
         return status

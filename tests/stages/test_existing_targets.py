@@ -13,23 +13,9 @@ from tests.places import MemoryPlace, Place
 REPLACE = CommitterConfig(existing_target="replace")
 
 
-async def test_file_at_a_files_target_is_refused(place: Place) -> None:
-    place.write("a/part-0", b"old")
-    async with place.open_job() as job:
-        await place.run_task(job, 0, {"a/part-0": b"new", "a/part-1": b"new"})
-        plan = await job.plan()
-        assert plan.conflicts == ["a file exists at a/part-0, where a file goes"]
-        with pytest.raises(TargetExistsError) as caught:
-            await job.commit()
-        assert "existing_target='replace'" in caught.value.next_step
-        assert place.files() == {"a/part-0": b"old"}
-        await job.abort()
-    assert place.files() == {"a/part-0": b"old"}
-
-
 @pytest.mark.parametrize(("again", "says"), [("nightly", True), ("another", False)])
 async def test_a_job_id_that_committed_there_before_is_told(place: Place, again: str, says: bool) -> None:
-    """Who runs a cell of a notebook again is not told to remove what it wrote the first time, and no more."""
+    """A user who runs a notebook's cell again is not advised just to remove the files of its first run."""
     await place.run_job({"a/part-0": b"1"}, job_id="nightly")
     async with place.open_job(job_id=again) as job:
         await place.run_task(job, 0, {"a/part-0": b"1"})
@@ -56,30 +42,6 @@ async def test_a_job_that_ran_again_and_was_aborted_is_told_so(place: Place) -> 
     assert place.files() == {"a/part-0": b"1"}
     assert place.temporary() == set()
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
-
-
-async def test_file_at_a_files_target_is_replaced(place: Place) -> None:
-    place.write("a/part-0", b"old")
-    place.write("a/other", b"stays")
-    report = await place.run_job({"a/part-0": b"new!", "a/part-1": b"new"}, config=REPLACE)
-    assert place.files() == {"a/part-0": b"new!", "a/part-1": b"new", "a/other": b"stays"}
-    assert (report.files_committed, report.bytes_committed) == (2, 7)
-    assert place.temporary() == set()
-
-
-async def test_directory_at_a_files_target(place: Place) -> None:
-    if not place.store.capabilities.directories:
-        pytest.skip("no directories")
-    place.write("part-0/deep/file", b"old")
-    job = await place.open_job(job_id="refused")
-    await place.run_task(job, 0, {"part-0": b"new"})
-    with pytest.raises(TargetExistsError, match="a directory exists at part-0"):
-        await job.commit()
-    await job.abort()
-    assert place.files() == {"part-0/deep/file": b"old"}
-    await place.run_job({"part-0": b"new"}, config=REPLACE)
-    assert place.files() == {"part-0": b"new"}
-    assert place.temporary() == set()
 
 
 async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:

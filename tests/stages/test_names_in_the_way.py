@@ -15,9 +15,9 @@ from committer.records.job_state import Decision, Fact, encode_record
 from committer.stages.check import in_the_way
 from committer.stages.decide import decide
 from committer.stages.load import load_records
-from tests.places import make_place
+from tests.places import PROFILES, Place, make_place, place_fixture
 
-KINDS = ("disk", "local", "hdfs", "adls", "gcs", "s3")
+place = place_fixture(*PROFILES, "s3")
 NEW = {"a": b"new a", "p=1/b": b"new b", "p=2/c": b"new c", "p=2/d": b"new d"}
 
 
@@ -29,10 +29,8 @@ def _what_is_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(in_the_way, "STANDING_IN_MEMORY", 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["append", "replace"])
-async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_path: Path) -> None:
-    place = make_place(kind, tmp_path)
+async def test_a_file_at_a_new_ones_name_is_refused(place: Place, mode: str) -> None:
     await place.run_job({"p=2/c": b"old c", "p=1/other": b"old"}, job_id="before")
     before = place.files()
     config = CommitterConfig(conflict_mode=mode, superseded_directories=("p=1",) if mode == "replace" else ())
@@ -40,38 +38,29 @@ async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_pa
         await place.run_job(NEW, job_id="J", config=config)
     assert caught.value.conflicts == ("a file exists at p=2/c, where a file goes",)
     assert place.files() == before
-    await place.store.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scope", ["directories", "destination"])
-async def test_old_files_make_room_some_under_the_same_names(kind: str, scope: str, tmp_path: Path) -> None:
-    place = make_place(kind, tmp_path)
+async def test_old_files_make_room_some_under_the_same_names(place: Place, scope: str) -> None:
     old = {"a": b"old a", "p=2/c": b"old c", "p=1/other": b"old", "p=1/deep/e": b"old e", "p=3/f": b"old f"}
     await place.run_job(old, job_id="before")
     config = CommitterConfig(conflict_mode="replace", superseded_scope=scope)
     await place.run_job(NEW, job_id="J", config=config)
     assert place.files() == NEW
     assert not place.temporary()
-    await place.store.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["append", "replace"])
-async def test_files_make_room_for_others_of_their_names(kind: str, mode: str, tmp_path: Path) -> None:
-    place = make_place(kind, tmp_path)
+async def test_files_make_room_for_others_of_their_names(place: Place, mode: str) -> None:
     old = {"a": b"old a", "p=1/b": b"old b", "p=2/c": b"old c", "p=2/other": b"old"}
     await place.run_job(old, job_id="before")
     config = CommitterConfig(conflict_mode=mode, existing_target="replace")
     await place.run_job(NEW, job_id="J", config=config)
     assert place.files() == (NEW if mode == "replace" else {**old, **NEW})
     assert not place.temporary()
-    await place.store.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str, tmp_path: Path) -> None:
-    place = make_place(kind, tmp_path)
+async def test_a_directory_at_a_new_files_name_is_refused_beside_files(place: Place) -> None:
     await place.run_job({"p=2/c/below": b"old", "p=2/d": b"old d", "a": b"old a"}, job_id="before")
     before = place.files()
     with pytest.raises(TargetExistsError) as caught:
@@ -84,7 +73,7 @@ async def test_a_directory_at_a_new_files_name_is_refused_beside_files(kind: str
     assert place.files() == before
     await place.run_job(NEW, job_id="K", config=CommitterConfig(existing_target="replace"))
     assert place.files() == NEW
-    await place.store.close()
+    assert not place.temporary()
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +11,6 @@ import pytest
 import committer
 from committer import CommitterConfig, Job
 from committer.api.cleanup import plan_cleanup
-from committer.cli import main
 from committer.errors import CommitterError, StoreLinkError
 from committer.testing.faults import Fault
 from tests.job_paths import in_job
@@ -155,11 +152,8 @@ async def attach_and_plan(disk: DiskPlace) -> None:
 
 
 async def attach_and_commit(disk: DiskPlace) -> None:
-    job = await disk.attach_job("job-1")
-    try:
+    async with disk.attach_job("job-1") as job:
         await job.commit()
-    finally:
-        await job.close()
 
 
 async def look(disk: DiskPlace) -> None:
@@ -308,23 +302,3 @@ async def test_a_task_does_not_write_through_a_link(disk: DiskPlace, tmp_path: P
             await write_file(task, "a=1/second", b"x")
     assert every_bit(intruder.outside) == before
     await job.close()
-
-
-async def test_the_command_line_keeps_it(
-    disk: DiskPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "500")
-    job, _messages = await open_job(disk, "listing")
-    await job.close()
-    home = tmp_path / "home"
-    (home / "documents").mkdir(parents=True)
-    (home / "documents/precious").write_bytes(b"x")
-    tasks = in_job(disk.root, "job-1", "00/tasks")
-    shutil.rmtree(tasks)
-    tasks.symlink_to(home)
-    before = every_bit(home)
-    for arguments in (["--older-than", "0s"], ["--job", "job-1"], ["--job", "job-1", "--force"]):
-        await asyncio.to_thread(main, ["cleanup", disk.dest, *arguments, "--yes"])
-        assert "tasks is a link" in "".join(capsys.readouterr())
-    assert every_bit(home) == before
-    assert tasks.is_symlink()

@@ -134,7 +134,7 @@ async def test_what_is_kept_of_another_record_is_not_published(monkeypatch: pyte
 
 
 async def test_a_record_that_is_replaced_after_the_decision_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is published is what was checked, though the record on the store says something else by then."""
+    """The driver publishes the files that it checked, though the record on the store says something else by then."""
     large(monkeypatch)
     place, job = await prepared("hdfs")
     spoiled: list[str] = []

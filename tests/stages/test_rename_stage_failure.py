@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from committer import CommitterConfig
-from committer.errors import CommitterError, OutcomeUnknownError, StorePermissionError, TargetExistsError
+from committer.errors import CommitterError, OutcomeUnknownError, StorePermissionError
 from committer.events import JobEvent, names
 from committer.testing.faults import Fault
 from tests.places import MemoryPlace, Place
@@ -34,7 +34,7 @@ async def test_resilience_is_as_expected(place: Place) -> None:
 
 @pytest.mark.parametrize(("kind", "outcome"), [("unavailable", "partial"), ("unanswered", "unknown")])
 async def test_renames_that_never_come_through(place: Place, kind: str, outcome: str) -> None:
-    """What the store says was not done is not unknown; the files are where they were."""
+    """A rename that the store says was not done is not unknown; the files are where they were."""
     job = await place.open_job(job_id="job-1")
     await place.run_task(job, 0, {"part": b"1"})
     place.faults(renames(kind=kind, path="/tasks/", times=None))
@@ -63,28 +63,6 @@ async def test_rename_that_raises_stops_the_stage(place: Place) -> None:
     assert failed[0].done > 0
     report = await job.commit()
     assert report.statistics.counters[names.JOB_STAGE_RENAME_FILES] == 1
-    assert place.files() == FILES
-
-
-@pytest.mark.parametrize("replace", [False, True])
-async def test_existing_file_with_replacing_off_and_on(place: Place, replace: bool) -> None:
-    place.write("part-03", b"old")
-    config = CommitterConfig(existing_target="replace" if replace else "fail")
-    job = await place.open_job(config=config)
-    await place.run_task(job, 0, FILES)
-    if not replace:
-        with pytest.raises(TargetExistsError):
-            await job.commit()
-        assert place.files() == {"part-03": b"old"}
-        return
-    before = {}
-    for name in place.all_files():
-        if name.endswith("/part-03"):
-            before = await place.store.status(place.layout(job.job_id).destination / name)
-    await job.commit()
-    after = await place.store.status(place.layout(job.job_id).destination / "part-03")
-    # The very file that the task wrote exists there.
-    assert (after.identity, after.size) == (before.identity, before.size)
     assert place.files() == FILES
 
 

@@ -28,8 +28,9 @@ TURNS = range(4)
 
 
 @pytest.fixture
-def space() -> Iterator[MemorySpace]:
-    made = MemoryStore.space(f"setup-{next(_numbers)}", "local")
+def space(request: pytest.FixtureRequest) -> Iterator[MemorySpace]:
+    """A space like a local disk, or of the profile that a test names."""
+    made = MemoryStore.space(f"setup-{next(_numbers)}", getattr(request, "param", "local"))
     yield made
     MemoryStore.forget(made.name)
 
@@ -87,7 +88,9 @@ async def _sweep(store: Store, destination: StorePath, config: CommitterConfig, 
     return at - 1
 
 
-@pytest.mark.parametrize("durability", ["none", "fsync"])
+@pytest.mark.parametrize(
+    ("space", "durability"), [("local", "none"), ("local", "fsync"), ("gcs", "none")], indirect=["space"]
+)
 @pytest.mark.parametrize("turns", TURNS)
 async def test_cancelled_at_every_call_in_memory(
     space: MemorySpace, turns: int, durability: Literal["none", "fsync"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from committer_testing.emulators.adls import DEFAULT_KEY
-from tests.processes.harness import TIMEOUT_S, environment
+from tests.processes.harness import TIMEOUT_S, serving
 from tests.stores.adls_account import AUTHORITY
 
 
@@ -75,18 +73,6 @@ def account_process(*arguments: str, key: str = DEFAULT_KEY, certificate: Path |
     """Starts one; it is dead when the block ends."""
     if certificate is not None:
         arguments = (*arguments, "--certificate", str(certificate))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "committer_testing.emulators.adls", "--filesystem", "data", "--key", key, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    try:
-        url = process.stdout.readline().strip()
-        assert url.startswith("http"), "it did not start"
+    command = ("-m", "committer_testing.emulators.adls", "--filesystem", "data", "--key", key, *arguments)
+    with serving(*command) as url:
         yield Account(url, key, certificate)
-    finally:
-        process.kill()
-        process.wait(TIMEOUT_S)
-        process.stdout.close()

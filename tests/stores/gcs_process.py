@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.processes.harness import TIMEOUT_S, environment
+from tests.processes.harness import TIMEOUT_S, serving
 
 
 class RemoteBucket:
@@ -57,18 +55,5 @@ class RemoteBucket:
 @contextmanager
 def bucket_process(*arguments: str) -> Iterator[RemoteBucket]:
     """Starts one; it is dead when the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "committer_testing.emulators.gcs", "--bucket", "data", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    try:
-        url = process.stdout.readline().strip()
-        assert url.startswith("http"), "it did not start"
+    with serving("-m", "committer_testing.emulators.gcs", "--bucket", "data", *arguments) as url:
         yield RemoteBucket(url)
-    finally:
-        process.kill()
-        process.wait(TIMEOUT_S)
-        process.stdout.close()

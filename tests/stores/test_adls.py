@@ -377,7 +377,7 @@ async def test_a_long_write_goes_on_where_it_was_refused(
     monkeypatch: pytest.MonkeyPatch,
     trouble: Literal["error", "reset-after"],
 ) -> None:
-    """What is longer than one append is there in part by then."""
+    """A write that is longer than one append is there in part by then."""
     monkeypatch.setattr(adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
     paced = PacedStore(store, pacer=Pacer("test", concurrency=4), statistics=Statistics(), owned=False)
     writer = await paced.open_writer(ROOT / "file")

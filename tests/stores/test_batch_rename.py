@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,15 +106,10 @@ async def test_a_job_publishes_all_its_files(tmp_path: Path, kind: type[LocalSto
 async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp_path: Path) -> None:
     class Crowded(LocalStore):
         async def rename_files(
-            self,
-            renames: Sequence[tuple[StorePath, StorePath]],
-            *,
-            seen: Sequence[tuple[str | None, int]] | None = None,
-            identities: Sequence[str | None] | None = None,
-            looks: bool = True,
+            self, renames: Sequence[tuple[StorePath, StorePath]], **rest: Any
         ) -> dict[int, StoreError]:
             await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"another job's")
-            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
+            return await super().rename_files(renames, **rest)
 
     store = Crowded()
     job = await committer.open_job(tmp_path, storage_options={"store": store})
@@ -246,7 +242,7 @@ async def test_what_cannot_be_renamed_at_once_is_linked(
 async def test_a_name_that_no_file_can_have_leaves_no_directory_among_the_files(
     local: LocalStore, tmp_path: Path, count: int, others: int
 ) -> None:
-    """What was renamed before it is looked at, whatever is raised."""
+    """Whatever is raised, those that were renamed before are looked at."""
     renames = into(tmp_path, count)
     crowd(tmp_path, others)
     for number, put in ((0, Path.mkdir), (1, lambda path: path.symlink_to("/nowhere"))):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,19 +115,12 @@ async def test_an_overwrite_moves_old_files_many_at_a_time_and_keeps_what_came_s
     calls: list[int] = []
 
     class Busy(LocalStore):
-        async def rename_files(
-            self,
-            renames: Renames,
-            *,
-            seen: list[tuple[str | None, int]] | None = None,
-            identities: Sequence[str | None] | None = None,
-            looks: bool = True,
-        ) -> dict[int, StoreError]:
+        async def rename_files(self, renames: Renames, *, seen: Any = None, **rest: Any) -> dict[int, StoreError]:
             if seen is not None:
                 calls.append(len(renames))
                 # Another program replaces an old file that was listed before the decision.
                 await store.put(StorePath.of(tmp_path / "a=1/part-7"), b"another program's")
-            return await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
+            return await super().rename_files(renames, seen=seen, **rest)
 
     partition = tmp_path / "a=1"
     partition.mkdir()

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from committer.events import Statistics
+from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import PROFILES, MemorySpace, MemoryStore
+from committer.stores.paced import PacedStore
 from committer.testing.conformance import Channel, StoreConformance
 from committer.testing.faults import FaultyStore
 from tests.stores.channels import DiskChannel, SpaceChannel
@@ -92,6 +95,24 @@ class TestMemory(_InMemory):
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
         profile, flags = _VARIANTS[request.param]
         return MemoryStore.space(f"conformance-{next(_numbers)}", profile, **flags)
+
+
+class TestPacedOverMemory(_InMemory):
+    @pytest.fixture(params=["local", "adls", "s3", "azure-flat"])
+    def space(self, request: pytest.FixtureRequest) -> MemorySpace:
+        return MemoryStore.space(f"conformance-{next(_numbers)}", request.param)
+
+    @pytest.fixture
+    def store(self, space: MemorySpace) -> Store:
+        return PacedStore(space.store(), pacer=Pacer("e", concurrency=2), statistics=Statistics())
+
+
+class TestPacedOverDisk(_OnDisk):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        store = PacedStore(LocalStore(), pacer=Pacer("e", concurrency=4, rate=1e5), statistics=Statistics())
+        yield store
+        await store.close()
 
 
 class TestFaultyStoreWithoutFaults(_InMemory):

@@ -34,10 +34,11 @@ async def visible(lake: EmulatedLake) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if not name.startswith("_")}
 
 
-async def write_tasks(job: committer.Job) -> None:
-    for number in range(3):
-        async with job.task_attempt(task=number, attempt=0) as task:
-            for name, data in FILES.items():
+async def write_tasks(job: committer.Job, files: dict[str, bytes] = FILES, *, attempt: int = 0) -> None:
+    """A task for each year of the files."""
+    for number in range(len({name.partition("/")[0] for name in files})):
+        async with job.task_attempt(task=number, attempt=attempt) as task:
+            for name, data in files.items():
                 if name.startswith(f"year={2000 + number}/"):
                     async with task.open(name) as file:
                         await file.write(data)
@@ -130,15 +131,6 @@ async def _open(lake: EmulatedLake, dest: str, name: str) -> committer.Job | Non
         return None
 
 
-async def _write(job: committer.Job, files: dict[str, bytes], attempt: int) -> None:
-    for number in range(2):
-        async with job.task_attempt(task=number, attempt=attempt) as task:
-            for name, data in files.items():
-                if name.startswith(f"year={2000 + number}/"):
-                    async with task.open(name) as file:
-                        await file.write(data)
-
-
 @pytest.mark.parametrize("name", ["file-v1", "file-v2"])
 @pytest.mark.parametrize("answers", ["come", "are lost"])
 async def test_a_job_whose_tasks_commit_twice(lake: EmulatedLake, dest: str, name: str, answers: str) -> None:
@@ -147,8 +139,8 @@ async def test_a_job_whose_tasks_commit_twice(lake: EmulatedLake, dest: str, nam
         return
     if answers == "are lost":
         lake.fail("reset-after")
-    await _write(job, EARLIER, 0)
-    await _write(job, LATER, 1)
+    await write_tasks(job, EARLIER)
+    await write_tasks(job, LATER, attempt=1)
     assert (await job.plan(tasks=2)).conflicts == []
     report = await job.commit(tasks=2)
     await job.close()
@@ -166,7 +158,7 @@ async def test_renames_that_are_said_not_to_have_been_done(lake: EmulatedLake, d
     lake.fail("error-after", count=2, **lake.gone)
     for attempt in range(3):
         with suppress(CommitterError):
-            await _write(job, LATER, attempt)
+            await write_tasks(job, LATER, attempt=attempt)
             break
     report = await job.commit(tasks=2)
     await job.close()

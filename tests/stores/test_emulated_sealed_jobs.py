@@ -1,21 +1,19 @@
-"""Whole directories in one rename on an emulated Azure Data Lake Storage: sealed, listed, renamed, recovered, rolled back."""
+"""Whole directories in one rename on an emulated Azure Data Lake Storage: sealed, listed, renamed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from itertools import count, product
+from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobRolledBackError
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
-from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.testing.faults import Call, FaultyStore
 from tests.stores.emulated_lake import AdlsLake, serve_lake
-from tests.sweeps import Share
 
 OLD = {"year=1999/old.csv": b"old"}
 # Three directories are one task's alone; into the fourth two write, into the last there was something before.
@@ -128,7 +126,7 @@ async def test_a_job(lake: AdlsLake, delivery: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 async def test_strays_before_every_rename_and_listing(lake: AdlsLake, delivery: str) -> None:
-    """What comes before the seal keeps a directory from being renamed as a whole; what comes later goes elsewhere."""
+    """A stray file written before the seal keeps a directory from being renamed as a whole; a later one goes elsewhere."""
     table = Table(lake, lake.root / "table")
     driver = await table.prepare(delivery)
 
@@ -165,72 +163,6 @@ async def test_strays_after_the_seal_do_not_keep_a_directory_from_being_renamed(
     assert await table.files() == {**OLD, **FILES}
     await driver.close()
     await table.store.close()
-
-
-async def disturbed(
-    lake: AdlsLake, trouble: FaultKind, share: Share, end: Callable[[Table, bool], Awaitable[None]]
-) -> None:
-    """One fault at each rename of a directory in turn, strays before and after it; then another process ends the job."""
-    for number in share.counted():
-        nth = number - 1
-        table = Table(lake, lake.root / f"{trouble}-{nth}")
-        driver = await table.prepare("listing")
-        faults, renames = table.store.faults, count()
-
-        async def before(
-            call: Call,
-            nth: int = nth,
-            faults: list[Fault] = faults,
-            renames: Iterator[int] = renames,
-            stray: Callable[[], Awaitable[None]] = table.stray,
-        ) -> None:
-            if call.operation == "rename_directory" and next(renames) == nth:
-                await stray()
-                faults.append(Fault(kind=trouble, call=call.number))
-
-        table.store.before_call = before
-        try:
-            report = await driver.commit(tasks=3)
-            done = report.success
-        except (SimulatedCrash, CommitterError):
-            done = False
-        await table.stray()
-        await end(table, done)
-        await driver.close()
-        await table.store.close()
-        if not faults:
-            assert nth > 6
-            return
-        assert nth < 20, "it never ends"
-
-
-@pytest.mark.parametrize("trouble", ["crash_before", "crash_after", "lost"])
-async def test_recovered(lake: AdlsLake, trouble: FaultKind, share: Share) -> None:
-    async def end(table: Table, done: bool) -> None:
-        if not done:
-            report = await committer.recover(table.dest.uri, "J", storage_options=lake.options)
-            assert report.files_committed == len(FILES)
-        assert await table.files() == {**OLD, **FILES}
-
-    await disturbed(lake, trouble, share, end)
-
-
-@pytest.mark.parametrize("trouble", ["crash_before", "crash_after"])
-async def test_rolled_back(lake: AdlsLake, trouble: FaultKind, share: Share) -> None:
-    async def end(table: Table, done: bool) -> None:
-        if not done:
-            try:
-                report = await committer.recover(table.dest.uri, "J", rollback=True, storage_options=lake.options)
-                # A job that had committed, and whose directory was about to be deleted, gives its report.
-                done = report.success
-            except CommitterError as error:
-                assert not isinstance(error, JobRolledBackError)
-                # It had an outcome: nothing but its clean-up was left.
-                done = True
-                await committer.recover(table.dest.uri, "J", storage_options=lake.options)
-        assert await table.files() == ({**OLD, **FILES} if done else OLD)
-
-    await disturbed(lake, trouble, share, end)
 
 
 @pytest.mark.parametrize(("delivery", "how"), [*product(("listing", "message"), ("reset", "reset-after", "gone"))])

@@ -154,7 +154,7 @@ def test_every_ability_is_known_and_passed_on() -> None:
 
 @pytest.mark.parametrize("kind", [PacedStore, FaultyStore])
 def test_wrappers_are_forwarding_stores_whose_methods_are_its_own(kind: type[Store]) -> None:
-    """What they override is told the same parameters."""
+    """Methods that they override take the same parameters."""
     assert issubclass(kind, ForwardingStore)
     for method in METHODS:
         mine, its = (inspect.signature(getattr(one, method)) for one in (kind, ForwardingStore))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs.writer import CHUNK_BYTES
-from tests.processes.harness import TIMEOUT_S, environment
+from tests.processes.harness import serving
 from tests.stores.gcs_bucket import ROOT
 
 SCRIPT = Path(__file__).with_name("discarding_bucket.py")
@@ -24,22 +22,8 @@ PIECE = bytes(range(256)) * 2_048
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    process = subprocess.Popen(
-        [sys.executable, str(SCRIPT)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.stdin.close()
-        process.kill()
-        process.wait(TIMEOUT_S)
-        process.stdout.close()
+    with serving(str(SCRIPT)) as url:
+        yield url
 
 
 @pytest.mark.parametrize("length", [96 << 20, pytest.param(2 << 30, marks=pytest.mark.slow)])

@@ -10,7 +10,6 @@ import pytest
 import committer
 from committer.errors import (
     CommitterError,
-    StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
@@ -57,14 +56,6 @@ async def test_a_writer_knows_the_generation(store: GcsStore, monkeypatch: pytes
         await store.delete_file(SOURCE)
 
 
-async def test_an_object_that_another_program_put_in_its_place_stays(store: GcsStore, emulator: GcsEmulator) -> None:
-    status = await store.put(SOURCE, b"data")
-    await store.put(SOURCE, b"other")
-    with pytest.raises(StorePreconditionError):
-        await publish(store, status)
-    assert (object_at(emulator, "source"), object_at(emulator, "target")) == (b"other", None)
-
-
 async def test_an_object_whose_metadata_changed_is_looked_at(store: GcsStore, emulator: GcsEmulator) -> None:
     """Its generation stays, and may belong to another stamp by now."""
     status = await store.put(SOURCE, b"data")
@@ -81,14 +72,6 @@ async def test_an_object_whose_metadata_changed_is_looked_at(store: GcsStore, em
     with pytest.raises(StorePreconditionError):
         await publish(store, status)
     assert object_at(emulator, "target") is None
-
-
-async def test_what_stands_at_the_destination_stays(store: GcsStore, emulator: GcsEmulator) -> None:
-    status = await store.put(SOURCE, b"data")
-    await store.put(TARGET, b"other")
-    with pytest.raises(StoreExistsError):
-        await publish(store, status)
-    assert (object_at(emulator, "source"), object_at(emulator, "target")) == (b"data", b"other")
 
 
 async def test_a_file_that_was_published_before_is_named_as_such(store: GcsStore, emulator: GcsEmulator) -> None:

@@ -117,7 +117,7 @@ async def test_who_is_cancelled_is_not_told_of_a_lost_answer() -> None:
 
 
 async def test_a_process_that_stood_still_gives_no_answer_up() -> None:
-    """What came meanwhile is not taken yet when the process goes on: limits count looks, not seconds."""
+    """Bytes that came meanwhile are not taken yet when the process goes on: limits count looks, not seconds."""
     async with await answering(ANSWER_S / 7, 10) as server:
         task = asyncio.create_task(took(server, 0))
         await asyncio.sleep(ANSWER_S / 2)

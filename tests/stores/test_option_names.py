@@ -21,7 +21,6 @@ CANARY = "Y2FuYXJ5"
 ADLS = StorePath.of("abfss://data@acct.dfs.core.windows.net/table")
 S3 = StorePath.of("s3://lake/table")
 SUFFIX = "acct.dfs.core.windows.net"
-SECRETS: dict[str, Any] = {"account_key": CANARY, "sas_token": "sig=canary", "client_secret": CANARY}
 
 
 def s3(options: dict[str, Any]) -> dict[str, Any]:

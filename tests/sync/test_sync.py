@@ -32,14 +32,7 @@ from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.logs import audit, current_audit
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-
-
-def visible(root: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.name != "_SUCCESS" and "_temporary" not in path.parts
-    }
+from tests.processes.harness import visible
 
 
 def write(task: sync.TaskAttempt, name: str, data: bytes = b"x") -> None:
