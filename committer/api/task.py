@@ -1,4 +1,4 @@
-"""The class TaskAttempt: one run of a task, which writes files and commits or aborts them; and how it is opened."""
+"""Class of a task attempt (one run of a task, which writes files and commits or aborts them), and its opening."""
 
 from __future__ import annotations
 

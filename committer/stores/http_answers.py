@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from committer.advice import LOOK_BEFORE, UNREADABLE
@@ -24,7 +24,9 @@ from committer.flow.store_clock import retry_after_s
 from committer.paths import StorePath
 from committer.readable import clean
 from committer.stores.helpers import too_long
-from committer.stores.http import Answer
+
+if TYPE_CHECKING:
+    from committer.stores.http import Answer
 
 
 class ErrorOf(Protocol):
