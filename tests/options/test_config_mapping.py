@@ -90,10 +90,10 @@ async def test_a_job_has_the_choices_of_a_mapping(tmp_path: Path) -> None:
 
 def test_spark_hands_every_choice_on_as_an_option() -> None:
     from committer.spark.options import parse_options
-    from committer.spark.writing import _config_options
+    from committer.spark.session_settings import config_options
 
     given = {"existing_target": "replace", "validate_output": True, "absolute_roots": ["/a", "file:///b c"]}
-    handed = parse_options({"path": "/t", "format": "csv", **_config_options(given)})
+    handed = parse_options({"path": "/t", "format": "csv", **config_options(given)})
     assert handed.config == config_of(given)
     with pytest.raises(ConfigurationError, match="config has no field"):
-        _config_options({"nonsense": 1})
+        config_options({"nonsense": 1})

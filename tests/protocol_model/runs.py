@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.protocol_model.checks import STRICT
+from tests.protocol_model.checks import REQUESTS_FAIL, STRICT
 from tests.protocol_model.scenarios import SCENARIOS
 from tests.protocol_model.search import FAULTS, Result, Search
 from tests.protocol_model.stores import Kind
@@ -27,9 +27,8 @@ class Run(NamedTuple):
         self, kinds: tuple[str, ...] = FAULTS, limit: int | None = None, *, trace: bool = False, strict: bool = False
     ) -> Result:
         scenario = SCENARIOS[self.scenario]
-        return Search(
-            scenario.world(Kind(self.kind), frozenset({STRICT} if strict else ())), scenario, self.faults, kinds
-        ).run(limit or self.limit, trace=trace)
+        world = scenario.world(Kind(self.kind), frozenset([STRICT] * strict + [REQUESTS_FAIL] * (self.faults > 0)))
+        return Search(world, scenario, self.faults, kinds).run(limit or self.limit, trace=trace)
 
 
 # Pairs of jobs and of drivers, without faults everywhere, with one where the search is small.

@@ -134,7 +134,8 @@ def attach(world: World, nonce: str, driver: str) -> Program:
     directory = world.jobs[nonce].directory
     if (yield ("read", directory + "opened")) != "open":
         return "not open"
-    if (yield ("read", directory + "up1.0")) is None:
+    # A task whose create took effect late has no record: the file is there under an identity that it never learned.
+    if (yield ("read", directory + "up1.0")) != nonce:
         return "no task committed"
     return Goto("commit", nonce, driver, 1)
 
