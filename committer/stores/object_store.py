@@ -208,6 +208,8 @@ class ObjectStore(Store):
         while True:
             try:
                 page = await self._page(operation, directory, delimiter=delimiter, most=most, token=token)
+            except CommitterError:
+                raise  # some are ValueErrors too
             except (*UNDECODABLE, ValueError):
                 raise StoreUnavailableError(
                     "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE

@@ -32,7 +32,7 @@ KINDS = [
 def made(kind: type[CommitterError]) -> CommitterError:
     more: dict[str, object] = {}
     if kind is DestinationBusyError:
-        more["owner"] = "other"
+        more["owners"] = ["other"]
     if issubclass(kind, PreflightError):
         more["conflicts"] = ["one", "two"]
     if issubclass(kind, RecordError):

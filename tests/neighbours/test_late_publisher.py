@@ -7,9 +7,9 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.api.recover import check_recovery
-from committer.committers import forward_steps
+from committer.committers import forward_steps, job_call
 from committer.errors import CommitterError, JobRolledBackError, RecordError, StoreUnavailableError, UnsupportedError
-from committer.stages.decide.commit_state import CommitState
+from committer.stages.facts import DecisionFacts
 from committer.testing.faults import Call, SimulatedCrash
 from tests.job_paths import INTENT, in_job
 from tests.outside import NEW, config, run_task
@@ -96,10 +96,10 @@ async def test_a_committed_job_is_told_as_committed(place: Place, monkeypatch: p
     await place.run_task(job, 0, OLD)
     await crash_at(place, job, "put", "_SUCCESS")
 
-    async def fail(context: object, decision: object) -> CommitState:
+    async def fail(context: object, decision: object) -> DecisionFacts:
         raise StoreUnavailableError("down", operation="read")
 
-    monkeypatch.setattr(CommitState, "read", fail)
+    monkeypatch.setattr(job_call, "read_facts", fail)
     with pytest.raises(StoreUnavailableError) as caught:
         await place.recover("j")
     assert caught.value.outcome == "committed"
