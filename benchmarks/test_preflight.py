@@ -44,7 +44,7 @@ def test_names_that_occur_twice(benchmark: BenchmarkFixture, sized: Sized) -> No
         async with Repeats(block=sized(1 << 16, 1 << 10)) as repeats:
             for block in texts:
                 await repeats.add(block)
-            assert repeats.on_disk
+            assert repeats._files
             return await repeats.find()
 
     with asyncio.Runner() as runner:

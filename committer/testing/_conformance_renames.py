@@ -200,6 +200,8 @@ class RenameConformance(ConformanceBase):
     ) -> None:
         # On a file system whose renames are links and unlinks, the file would keep two names.
         requires(store, "atomic_file_rename", "atomic_directory_rename")
+        if not replaces:
+            pytest.skip("the store renames no files")
         await channel.write("file", b"1")
         found = await outcomes(
             store.rename_file(root / "file", root / f"new-{number}", replace=replaces[0]) for number in range(8)

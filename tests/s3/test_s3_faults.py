@@ -364,6 +364,13 @@ async def test_refusals_of_a_put(
         assert ("s3:" in caught.value.next_step) == (code == "AccessDenied")
 
 
+async def test_a_listing_that_is_refused_keeps_its_error(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+    """Errors of configuration are ValueErrors, as those of a page that cannot be read are."""
+    proxy.troubles = [Trouble("answer", method="GET", status=301, body=refusal("PermanentRedirect"))]
+    with pytest.raises(ConfigurationError):
+        [status async for status in store.list(root)]
+
+
 @pytest.mark.parametrize(("status", "error"), [(503, StoreThrottledError), (500, StoreUnavailableError)])
 async def test_a_question_changes_nothing(
     store: S3Store, proxy: Proxy, root: StorePath, status: int, error: type[CommitterError]

@@ -20,6 +20,16 @@ async def test_a_service_without_moves_is_refused_at_setup(status: int) -> None:
         assert emulator.namespace.buckets["data"].objects == {}
 
 
+async def test_a_lost_answer_is_not_taken_for_a_service_without_moves() -> None:
+    async with serve_store() as (store, emulator):
+        emulator.conduct.faults.append(Fault("reset", operation="move", count=1))
+        with pytest.raises(StoreOutcomeUnknownError):
+            await store.probe(ROOT)
+        emulator.conduct.faults.append(Fault("reset-after", operation="move", count=1))
+        await store.probe(ROOT)
+        assert emulator.namespace.buckets["data"].objects == {}
+
+
 async def test_a_service_that_moved_once_is_never_taken_for_one_without() -> None:
     async with serve_store() as (store, emulator):
         await store.put(SOURCE, b"1")

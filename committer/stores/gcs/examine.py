@@ -152,13 +152,16 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
         with suppress(StoreExistsError):
             await store.put(one, b"other", exclusive=True)
             raise unsupported("lets a put replace what it was told not to replace (ifGenerationMatch=0)", directory)
-        # A lost response decides nothing: the destination does.
-        with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
+        lost: StoreOutcomeUnknownError | None = None
+        try:
             await store.rename_file(one, other, identity=put.identity)
+        except StoreOutcomeUnknownError as error:
+            lost = error
+        except StoreNotFoundError:
+            pass  # A service may answer 404 to a call that it does not know.
         moved = await status_or_none(store, other)
         if moved is None:
-            # A service may answer 404 to a call that it does not know.
-            raise no_moves(directory)
+            raise lost or no_moves(directory)
         if moved.identity != put.identity:
             raise unsupported("does not keep the metadata of an object that is renamed", directory)
         made = [other, third, fourth]
