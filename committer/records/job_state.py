@@ -57,7 +57,7 @@ class PlanFile(msgspec.Struct, frozen=True):
     """A side file of the decision in the job's directory: `lines` facts, one JSON object per line.
 
     `kind` is the kind of all facts, if files of this kind may be read in sequence: ``superseded``, or ``identity``
-    or ``target`` in the order of the files in the winners' records. It is empty for mixed kinds or another order.
+    or ``target`` in the order of the files in the winners' records. One of empty kind has facts of none of the three.
     """
 
     name: str

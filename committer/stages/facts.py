@@ -115,13 +115,8 @@ async def read_facts(context: StageContext, decision: Decision) -> DecisionFacts
 
     async def read(file: PlanFile) -> None:
         facts = await _read_file(context, file)
-        if file.kind and any(fact.kind != file.kind for fact in facts):
-            raise RecordError(
-                f"a side file of the decision says that it holds nothing but {file.kind}, and holds something else",
-                field="kind",
-                path=context.layout.job_directory / file.name,
-                next_step=f"find out who writes into the job's directory; {context.abandon_advice()}",
-            )
+        if any(fact.kind != file.kind if file.kind else fact.kind in _KINDS for fact in facts):
+            raise _misplaced(context, f"{file.name} has facts of other kinds than it says")
         of_directories[file.name] = count_directories(facts)
         if not file.kind:
             others[file.name] = facts
@@ -131,13 +126,25 @@ async def read_facts(context: StageContext, decision: Decision) -> DecisionFacts
 
     def of_kind(kind: PlanKind) -> Facts:
         files = [file for file in decision.plan if file.kind == kind]
+        given = [fact for fact in inline if fact.kind == kind]
         if not files:
-            return FactList(fact for fact in inline if fact.kind == kind)
+            return FactList(given)
+        if given:
+            raise _misplaced(context, f"facts of the kind {kind} are both in it and beside it")
         return RecordedFacts(context, files, of_directories=sum(of_directories[file.name] for file in files))
 
     found = [fact for fact in inline if fact.kind not in _KINDS]
     found += [fact for file in decision.plan for fact in others.get(file.name, ())]
     return DecisionFacts(found, *map(of_kind, _KINDS))
+
+
+def _misplaced(context: StageContext, problem: str) -> RecordError:
+    return RecordError(
+        f"the decision's facts are not where they belong: {problem}",
+        field="kind",
+        path=context.layout.decision,
+        next_step=f"find out who writes into the job's directory; {context.abandon_advice()}",
+    )
 
 
 async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:

@@ -251,6 +251,26 @@ async def test_facts_that_name_places_outside(place: Place, name: str, kind: str
     assert place.all_files() == before
 
 
+@pytest.mark.parametrize("kind", ["superseded", "identity", "target"])
+@pytest.mark.parametrize(("in_file", "in_decision"), [("", False), ("same", True)], ids=["mixed file", "both"])
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_facts_of_files_in_another_place_are_refused(
+    place: Place, kind: str, in_file: str, in_decision: bool, rollback: bool
+) -> None:
+    """Each kind is in the decision, or in side files of that kind: a fact elsewhere would be passed over."""
+    place.write("old", b"old")
+    await decided_job(place)
+    facts = [Fact(kind=kind, path="old", identity="x", aside=0)]  # type: ignore[arg-type]
+    data = encode_facts(facts)
+    place.write(in_job(place, "job-1", "plan-00009-odd"), data)
+    file = PlanFile("plan-00009-odd", digest_of(data), 1, kind if in_file else "")  # type: ignore[arg-type]
+    change_decision(place, facts=facts if in_decision else [], plan=[file])
+    before = place.all_files()
+    with pytest.raises(RecordError, match="not where they belong"):
+        await place.recover("job-1", rollback=rollback, force=True)
+    assert place.all_files() == before
+
+
 @pytest.mark.parametrize("in_decision", [0, 1, 1000])
 @pytest.mark.parametrize("rollback", [False, True])
 async def test_what_stood_there_is_known_to_the_recoverer_that_finishes(

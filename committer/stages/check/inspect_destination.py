@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final, TypeVar
@@ -326,8 +327,9 @@ class InspectDestination(Stage[Inspection, None]):
             folded = self._folding.fold_all(listed)
             found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
         is_refused = self.context.config.conflict_mode == "fail" and directory in self._view.occupied
-        if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
-            self._view.occupied.discard(directory)
+        with suppress(StoreNotADirectoryError):  # A file took its place meanwhile: the job is refused all the same.
+            if is_refused and await first_data(self.context.store, self.context.layout.target(directory)) is None:
+                self._view.occupied.discard(directory)
 
 
 def _wanted_children(loaded: LoadedRecords) -> dict[str, list[str]]:

@@ -65,9 +65,9 @@ async def _each(facts: Facts) -> AsyncIterator[Fact]:
 
 
 def out_of_turn(what: str) -> RecordError:
-    """Builds the error of side files whose facts are not in the order of the files."""
+    """Builds the error of facts that are not in the order of the files."""
     return RecordError(
-        f"the decision's side files {what}",
+        f"the decision's facts {what}",
         field="path",
         operation="job_stage_load_manifests",
         outcome="unknown",
