@@ -1,1 +1,1 @@
-"""Committers: each an ordered list of stages behind one interface."""
+"""Committers, one module or folder each, and the core that drives a job commit."""

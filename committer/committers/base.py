@@ -1,4 +1,4 @@
-"""The interface of committers, and what all of them share."""
+"""Base class of committers."""
 
 from __future__ import annotations
 

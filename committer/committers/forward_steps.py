@@ -136,7 +136,7 @@ async def publish(call: JobCall, position: Position) -> StepResult:
 
 
 async def finish(call: JobCall, position: Position) -> StepResult:
-    """Takes the last steps of a committed job."""
+    """Writes `_SUCCESS`, file list and report of a committed job, and removes its directory."""
     context = call.context
     if position.ended is None:
         await call.make_ready(position)

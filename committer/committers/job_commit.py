@@ -178,7 +178,7 @@ async def check_recover(context: StageContext, action: PublishAction, *, rollbac
 
 
 async def _bring_to_end(call: JobCall) -> JobReport | None:
-    """Takes the step that the table names until one ends the call."""
+    """Runs the table's steps until one ends the call."""
     async with call.resources:
         position = await call.look()
         busy_wait, looks = BusyWait(call), _LOOKS

@@ -122,7 +122,7 @@ class Bucket(AsyncLimiter):
 
     def take(self, amount: float, now: float) -> float:
         """Takes `amount` tokens, at most the burst, and returns 0; or returns the seconds until they are there."""
-        # As `has_capacity`, in one call, since every store call comes here.
+        # As `AsyncLimiter.has_capacity` and `acquire`, in one call, since every store call comes here.
         level = self._level
         if now > self._last_check:
             if level:

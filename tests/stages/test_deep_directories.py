@@ -1,4 +1,4 @@
-"""Directories as deep as a path can name are committed, replaced, rolled back, aborted and cleaned up."""
+"""Directories of up to 1,000 levels are committed, replaced, rolled back, aborted and cleaned up."""
 
 from __future__ import annotations
 

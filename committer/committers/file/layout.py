@@ -107,7 +107,7 @@ class CommittedLayout(FileLayout):
 
     @property
     def of_attempts(self) -> frozenset[str]:
-        """Names of the directories in that of a job attempt, and in `work`."""
+        """Names of the directories inside a job attempt's directory, and in `work`."""
         return super().of_attempts | {self.returning.name}
 
     def earlier(self) -> StorePath | None:

@@ -279,7 +279,7 @@ class FileForms(ManifestForms):
         return [RecordRef(layout.record_name(layout.tasks / name)) for name in records]
 
     async def give_back(self, context: StageContext) -> None:
-        """Gives taken directories back: one rename a task."""
+        """Moves the task directories back: one rename a task."""
         await put_back(context, layout_of(context))
 
     async def outside(self, context: StageContext) -> list[FileStatus]:

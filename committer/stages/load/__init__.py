@@ -1,1 +1,1 @@
-"""Loading the records of the task attempts that win."""
+"""Stages that load the records of the task attempts that win."""

@@ -134,7 +134,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:
-        """Loads all, in any order; the result is in the order of `value`."""
+        """Loads the records concurrently; returns them in the order of `value`."""
         loaded = LoadedRecords()
         winners: dict[int, Winner] = {}
         self._all_bytes = sum(ref.length for ref in value)

@@ -35,7 +35,7 @@ class RecordEntries(NamedTuple):
     versions: list[str | None] | None = None
 
     def planned(self) -> list[PlannedFile]:
-        """Returns the files as objects."""
+        """Returns the files as a list of `PlannedFile`."""
         files = list(map(PlannedFile, self.sources, self.destinations, self.sizes, self.identities))
         if self.uploads is not None:
             for file, upload in zip(files, self.uploads, strict=True):
@@ -247,7 +247,7 @@ class PlannedFiles:
         identities = _each(self._identities)
         # Entries in memory have their identity.
         are_lacking = bool(self._identities) and self._entries is None
-        stood = _Stood(self.targets) if self.targets else None
+        stood = _TargetFacts(self.targets) if self.targets else None
         async for batch in self._kept() if self._entries is not None else self._read_again():
             for file in batch if are_lacking else ():
                 if file.identity is None:
@@ -306,7 +306,7 @@ class PlannedFiles:
         linked: LinkedSources,
         copies: dict[str, bytes],
     ) -> None:
-        """Reads those of a batch of records whose files are not in `decoded`; replaces the side files in `copies`."""
+        """Reads the records of a batch whose files are not in `decoded`; replaces the side files in `copies`."""
         wanted = {winners[number].record for number in range(len(winners)) if number not in decoded}
         for record in copies.keys() - wanted:
             del copies[record]
@@ -373,7 +373,7 @@ class PlannedFiles:
         return self._context.repair_advice() if self._decided else ""
 
 
-class _Stood:
+class _TargetFacts:
     """Facts about files' destinations, in the order of the files."""
 
     def __init__(self, facts: Facts) -> None:

@@ -1,4 +1,4 @@
-"""Lists the records under tasks' names, and refers to the winning ones, by messages or by names."""
+"""Finds the winning records: those that messages name, or those that a listing finds."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ async def list_manifests(context: StageContext) -> list[RecordRef]:
 
 
 def no_directory(layout: JobLayout, directory: StorePath, operation: str) -> JobNotFoundError:
-    """Builds the error of a missing directory in that of a job."""
+    """Builds the error of a job without its directory of records."""
     return JobNotFoundError(
         f"job {layout.job_id} has no {directory.name} directory: it was cleaned up, by itself or by a Hadoop "
         "committer that deletes all of _temporary",

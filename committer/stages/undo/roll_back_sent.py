@@ -37,7 +37,7 @@ class RollBackUploads(RollBack):
     name = "job_stage_roll_back"
 
     def _check_fencing(self, value: RollBackRequest) -> None:
-        """Every upload is a fence of its own."""
+        """Does nothing: every upload is its own fence."""
 
     async def _check_provable(self, state: CommitState, tasks: object) -> None:
         """Stamps prove which files are the job's."""

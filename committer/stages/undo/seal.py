@@ -1,4 +1,4 @@
-"""The stage that moves task attempts' files out of reach of late writers."""
+"""The stage that moves task attempts' files out of reach of stale writers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Renames:
     ) -> None:
         """Renames an object; see `Store.rename_file`. `version` is the source's generation, for an unknown identity.
 
-        One call, two with `identity`.
+        One call; two with `identity` or `version`.
         """
         conditions = [] if replace else [*_NEW]
         proved = identity is not None or version is not None
