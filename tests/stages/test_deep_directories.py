@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,20 @@ async def test_committed_validated_and_replaced(tmp_path: Path, deep: str) -> No
     assert _files(destination) == {"c": b"c"}
     assert (await committer.validate(destination)).ok
     assert not (destination / "_temporary").exists()
+
+
+async def test_deleted_by_a_process_that_may_open_few_files(tmp_path: Path) -> None:
+    """A process may open 256 files on macOS, and 1,024 on most Linux systems."""
+    tree = tmp_path / "o"
+    os.makedirs(tree / DEEP)
+    highest = max(map(int, os.listdir("/dev/fd")))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(highest + 100, before[0]), before[1]))
+    try:
+        await LocalStore().delete_directory(StorePath.of(tree), recursive=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not tree.exists()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from committer.errors import StoreCrossDeviceError, StoreNotEmptyError
@@ -16,6 +16,8 @@ from committer.stores.local.calls import LEADS_NOWHERE, WORTH_A_LISTING
 from committer.stores.local.places import LISTED, Place
 
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
+# Most nested directories that a delete holds open.
+_MOST_LEVELS: Final = 32
 # Entries listed at a time.
 _A_PART: Final = 10_000
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
@@ -104,9 +106,6 @@ class _Level:
     children: list[tuple[str, bool]] = field(default_factory=list)
     more: bool = False
 
-    def __post_init__(self) -> None:
-        self.list_some()
-
     def list_some(self) -> bool:
         """Lists a part of the entries, which may be millions; returns whether there are any."""
         with os.scandir(self.handle) as entries:
@@ -115,9 +114,15 @@ class _Level:
         return bool(self.children)
 
 
+def _level(handle: int, name: str, device: int) -> _Level:
+    level = _Level(handle, name, device)
+    level.list_some()
+    return level
+
+
 def _empty(top: int) -> None:
-    """Deletes the content of a directory, depth first, without recursion; holds a directory open for each level."""
-    levels = [_Level(top, "", os.fstat(top).st_dev)]
+    """Deletes the content of a directory, depth first, without recursion and with few open directories."""
+    levels = [_level(top, "", os.fstat(top).st_dev)]
     try:
         while True:
             level = levels[-1]
@@ -158,14 +163,32 @@ def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
             raise
     else:
         return
+    if len(levels) >= _MOST_LEVELS:
+        levels[0].children.append((_move_up(name, above, levels[0].handle), True))
+        return
     handle = os.open(name, _DIRECTORY, dir_fd=above)
     try:
         if os.fstat(handle).st_dev != device:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
-        levels.append(_Level(handle, name, device))
+        levels.append(_level(handle, name, device))
     except BaseException:
         os.close(handle)
         raise
+
+
+def _move_up(name: str, above: int, top: int) -> str:
+    """Moves a directory that is too deep up to the top one; returns its new name."""
+    for number in count():
+        up = f".{os.getpid()}-{number}.deep"
+        try:
+            os.rename(name, up, src_dir_fd=above, dst_dir_fd=top)
+        except OSError as error:
+            # The name is taken.
+            if error.errno not in {*_NOT_EMPTY, errno.ENOTDIR}:
+                raise
+        else:
+            return up
+    raise AssertionError
 
 
 def first_link(root: int, directories: Iterable[str]) -> str | None:
