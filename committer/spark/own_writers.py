@@ -25,7 +25,7 @@ from committer.committers.results import JobReport
 from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.logs import job_logger
-from committer.options.config import ConfigLike
+from committer.options.config import CommitterConfig, ConfigLike
 from committer.paths import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
@@ -215,20 +215,7 @@ def foreach_partition(
     options = parse_options(settings)
     if withheld:
         _LOG.warning("%s", withheld)
-    if df.isStreaming:
-        raise UnsupportedError(
-            "a streaming DataFrame has no partitions to go through",
-            operation="foreach_partition",
-            next_step="call foreach_partition inside df.writeStream.foreachBatch",
-        )
-    if is_connect(df):
-        refuse_without_executors(options.config, "through Spark Connect", "foreach_partition")
-        if not arrow and not _CONVERTS:
-            raise UnsupportedError(
-                "rows through Spark Connect need PySpark 4.0 or later",
-                operation="foreach_partition",
-                next_step="give arrow=True, and a write_fn that takes record batches",
-            )
+    _refuse_frame(df, options.config, arrow=arrow)
     on_executors = options.config.publish != "driver" and not is_connect(df)
     storage = options.storage_options()
     schema = df.schema.json()
@@ -250,6 +237,25 @@ def foreach_partition(
             return job.commit(task_commits=commits, tasks=len(commits))
         with closing(SparkPool(df.sparkSession.sparkContext, options.storage_options)) as pool:
             return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
+
+
+def _refuse_frame(df: DataFrame, config: CommitterConfig, *, arrow: bool) -> None:
+    """Refuses a stream, and what a DataFrame of Spark Connect cannot do."""
+    if df.isStreaming:
+        raise UnsupportedError(
+            "a streaming DataFrame has no partitions to go through",
+            operation="foreach_partition",
+            next_step="call foreach_partition inside df.writeStream.foreachBatch",
+        )
+    if not is_connect(df):
+        return
+    refuse_without_executors(config, "through Spark Connect", "foreach_partition")
+    if not arrow and not _CONVERTS:
+        raise UnsupportedError(
+            "rows through Spark Connect need PySpark 4.0 or later",
+            operation="foreach_partition",
+            next_step="give arrow=True, and a write_fn that takes record batches",
+        )
 
 
 def _run(df: DataFrame, partition: Partition, write_fn: RowWriter | BatchWriter) -> list[TaskCommit]:

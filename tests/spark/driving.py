@@ -80,7 +80,7 @@ def started(building: SparkSession.Builder, level: str = "ERROR") -> SparkSessio
 
 
 def metrics_of_latest(spark: SparkSession) -> dict[str, str]:
-    """What Spark's UI shows of the latest write: files, bytes and partitions. Rows are those of every node of the plan."""
+    """Returns Spark's metrics of the latest write: files, bytes and partitions. Rows are those of every node of the plan."""
     store = spark._jsparkSession.sharedState().statusStore()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     executions = [store.executionsList().apply(number) for number in range(store.executionsList().size())]
