@@ -13,7 +13,9 @@ import committer
 from committer import CommitterConfig, JobSpec
 from committer.api.cleanup import forget_outcome, plan_cleanup
 from committer.api.recover import check_recovery
-from committer.errors import CommitterError
+from committer.errors import CommitterError, ConfigurationError
+from committer.events.display import Display
+from committer.flow.pacing import Claim, Pacer
 from committer.paths import StorePath
 from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
@@ -47,6 +49,36 @@ def opened() -> Iterator[type[Opened]]:
     register_store("memory", make)
     yield Counted
     unregister_store("memory")
+
+
+async def test_a_display_is_closed_where_no_store_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Display] = []
+
+    async def close(display: Display) -> None:
+        closed.append(display)
+
+    monkeypatch.setattr(Display, "close", close)
+    with pytest.raises(ConfigurationError):
+        await committer.open_job("memory://space/table", progress=True, storage_options={"nonsense": "1"})
+    assert len(closed) == 1
+
+
+async def test_a_cleanup_releases_its_limits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Claim] = []
+    claim, release = Pacer.claim, Claim.release
+
+    def claims(pacer: Pacer, *arguments: Any, **named: Any) -> Claim:
+        left.append(claim(pacer, *arguments, **named))
+        return left[-1]
+
+    def releases(one: Claim) -> None:
+        left[:] = [other for other in left if other is not one]
+        release(one)
+
+    monkeypatch.setattr(Pacer, "claim", claims)
+    monkeypatch.setattr(Claim, "release", releases)
+    await committer.cleanup(table, older_than=0)
+    assert left == []
 
 
 @pytest.fixture

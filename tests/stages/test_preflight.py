@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobNotFoundError, PreflightError, RecordError
+from committer.errors import CommitterError, JobNotFoundError, PreflightError, RecordError, TargetExistsError
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
 from committer.stages.load import load_records
+from committer.stores.local import LocalStore
+from committer.testing.faults import Call, FaultyStore
 from tests.places import MemoryPlace, Place
 
 LONG = "n" * 200
@@ -230,3 +236,29 @@ async def test_two_records_for_one_source(place: Place) -> None:
     assert place.files() == {}
     await place.recover("job-1", rollback=True, force=True)
     assert place.all_files() == {}
+
+
+@pytest.mark.allow_blocking("changes the disk itself")
+async def test_a_file_that_replaces_a_directory_while_it_is_looked_at(tmp_path: Path) -> None:
+    destination, listings = tmp_path / "o", 0
+    (destination / "p=1").mkdir(parents=True)
+    (destination / "p=1" / "old").touch()
+    store = FaultyStore(LocalStore())
+
+    async def before_call(call: Call) -> None:
+        nonlocal listings
+        if call.operation == "list" and call.path.name == "p=1":
+            listings += 1
+            if listings == 2:
+                shutil.rmtree(destination / "p=1")
+                (destination / "p=1").touch()
+
+    config = CommitterConfig(conflict_mode="fail", superseded_scope="directories")
+    job = await committer.open_job(destination, config=config, storage_options={"store": store})
+    async with job.task_attempt(task=0) as task, task.open("p=1/new") as file:
+        await file.write(b"new")
+    store.before_call = before_call
+    with pytest.raises(TargetExistsError) as caught:
+        await job.commit(tasks=1)
+    assert (listings, caught.value.outcome) == (2, "unchanged")
+    await job.abort()
