@@ -176,7 +176,7 @@ async def test_two_jobs_that_overwrite_one_file(profile: str, share: Share) -> N
 
 @PROFILES
 async def test_two_appending_jobs_with_one_name(profile: str) -> None:
-    """One of the jobs commits; the store refuses the other, which rolls back every file that it published."""
+    """The first to publish commits; the store refuses the second, which rolls back every file that it published."""
     for number in range(1, 60):
         table = Table(profile)
         first = await table.job("first", {"p=1/same": b"first", "p=1/a": b"first"}, CommitterConfig(io_concurrency=1))

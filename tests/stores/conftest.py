@@ -26,7 +26,7 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture
 def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """One item for each batch that a thread was handed."""
+    """Records each batch that a thread was handed, as an item of a list."""
     handed: list[object] = []
 
     class Counting(LastingExecutor):

@@ -1,4 +1,4 @@
-"""What an account says of itself when the store asks it, for each way of authentication."""
+"""Facts that `doctor` learns from an account, for each way of authentication."""
 
 from __future__ import annotations
 
