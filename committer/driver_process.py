@@ -75,12 +75,7 @@ def is_known() -> bool:
 def _look() -> DriverProcess:
     pid = _driver_pid()
     return DriverProcess(
-        host=platform.node(),
-        boot=_boot(),
-        pid=pid,
-        started=_started(pid) or 0,
-        user=_user(),
-        program=_program(pid),
+        host=platform.node(), boot=_boot(), pid=pid, started=_started(pid) or 0, user=_user(), program=_program(pid)
     )
 
 

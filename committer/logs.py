@@ -44,12 +44,7 @@ class _JobLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         keys = current_audit()
         given: Mapping[str, object] = kwargs.get("extra") or {}
-        kwargs["extra"] = {
-            "job": keys.get("ji", ""),
-            "task": keys.get("ta", ""),
-            "stage": keys.get("st", ""),
-            **given,
-        }
+        kwargs["extra"] = {"job": keys.get("ji", ""), "task": keys.get("ta", ""), "stage": keys.get("st", ""), **given}
         return msg, kwargs
 
 

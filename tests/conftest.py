@@ -220,10 +220,7 @@ def _guard() -> Iterator[BlockBuster]:
     guard = BlockBuster("committer", excluded_modules=[testing])
     for module, name in _MORE_BLOCKING_CALLS:
         guard.functions[f"{module.__name__}.{name}"] = BlockBusterFunction(
-            module,
-            name,
-            scanned_modules="committer",
-            excluded_modules=[testing],
+            module, name, scanned_modules="committer", excluded_modules=[testing]
         )
     for function in guard.functions.values():
         # Importing reads files; the library imports its heavy parts when they are first used, once a process.

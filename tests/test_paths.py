@@ -149,8 +149,7 @@ def test_of_needs_a_current_directory_only_for_relative_paths(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["", "a:b", "file:x", "abfs:x/y", "//host/x", "gs://b/../../x", "file:", "a b:/x", "/a\0b", "gs://b\0/x"],
+    "value", ["", "a:b", "file:x", "abfs:x/y", "//host/x", "gs://b/../../x", "file:", "a b:/x", "/a\0b", "gs://b\0/x"]
 )
 def test_of_refuses(value: str) -> None:
     with pytest.raises(InvalidPathError):

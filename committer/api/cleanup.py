@@ -448,12 +448,7 @@ async def cleanup(
         for a reason that may pass: it was not removed.
     """
     report = await _cleanup(
-        dest,
-        job_id=job_id,
-        older_than=older_than,
-        force=force,
-        storage_options=storage_options,
-        config=config,
+        dest, job_id=job_id, older_than=older_than, force=force, storage_options=storage_options, config=config
     )
     if job_id is not None and job_id in report.kept:
         refuse_to_clean(StorePath.of(dest), job_id, report.kept[job_id])

@@ -517,11 +517,7 @@ class Job(OneProcess):
         self._abort_called = True
 
     async def plan(
-        self,
-        task_commits: Iterable[TaskCommit] | None = None,
-        tasks: int | None = None,
-        *,
-        from_attempts: bool = False,
+        self, task_commits: Iterable[TaskCommit] | None = None, tasks: int | None = None, *, from_attempts: bool = False
     ) -> CommitPlan:
         """Returns what `commit` would do now, with the same arguments; changes nothing.
 

@@ -11,13 +11,7 @@ from committer.committers.file.base import holds_output_of_jobs
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for, suited_committer
 from committer.driver_process import DriverProcess, DriverState, state_of
-from committer.errors import (
-    JobNotFoundError,
-    RecordError,
-    StoreError,
-    StoreNotADirectoryError,
-    StoreNotFoundError,
-)
+from committer.errors import JobNotFoundError, RecordError, StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.layout import COMMITTING, NEW, TEMPORARY, DirectoryName, is_job_id

@@ -40,10 +40,7 @@ _WHERE: Final = (
 
 
 async def load_record(
-    uri: Destination,
-    *,
-    storage_options: Mapping[str, object] | None = None,
-    config: ConfigLike | None = None,
+    uri: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> AnyRecord:
     """Reads one record of any kind, up to `config.record_size_limit`.
 

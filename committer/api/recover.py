@@ -30,13 +30,7 @@ from committer.committers.registry import committer_for, suited_committer
 from committer.committers.reports import check_reported
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing
-from committer.errors import (
-    JobDecidedError,
-    JobNotFoundError,
-    JobRolledBackError,
-    JobStateError,
-    JobUndecidedError,
-)
+from committer.errors import JobDecidedError, JobNotFoundError, JobRolledBackError, JobStateError, JobUndecidedError
 from committer.events import Listener
 from committer.events.display import watched
 from committer.layout import DirectoryName, check_job_id

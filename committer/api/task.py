@@ -517,11 +517,7 @@ class TaskAttempt(OneProcess):
 
 
 def open_task(
-    spec: JobSpec,
-    *,
-    task: int,
-    attempt: int = 0,
-    storage_options: Mapping[str, object] | None = None,
+    spec: JobSpec, *, task: int, attempt: int = 0, storage_options: Mapping[str, object] | None = None
 ) -> Opening[TaskAttempt]:
     """Opens a task attempt of a job that another process set up.
 

@@ -270,7 +270,7 @@ def cleanup(
             help="Remove even a job that is decided to be committed: what it published stays; what it did not publish, "
             "and the old files that it moved aside, are deleted; even an outcome that is kept for a stream or a rerun: "
             "work that is repeated is published twice, or fails; and, named by --job, even another committer's "
-            "directory: if that job is alive, it loses its output.",
+            "directory: if that job is alive, it loses its output."
         ),
     ] = False,
     yes: Yes = False,

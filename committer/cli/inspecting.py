@@ -22,16 +22,7 @@ from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TE
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.readable import count, size
-from committer.records.job_state import (
-    Decision,
-    Entry,
-    Fact,
-    Intent,
-    JobOpened,
-    JobOutcome,
-    JobSetup,
-    decode_facts,
-)
+from committer.records.job_state import Decision, Entry, Fact, Intent, JobOpened, JobOutcome, JobSetup, decode_facts
 from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList

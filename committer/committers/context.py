@@ -8,10 +8,7 @@ import msgspec
 
 from committer.committers.opened_store import paced
 from committer.committers.registry import committer_for, suited_committer
-from committer.errors import (
-    ConfigurationError,
-    InvalidPathError,
-)
+from committer.errors import ConfigurationError, InvalidPathError
 from committer.events import Listener, Progress, Statistics
 from committer.file_names import reserved_part, working_directory_in
 from committer.flow.runtime import current_runtime
@@ -25,13 +22,7 @@ from committer.stages.setup.setup_job import check_store
 from committer.stores.base import Store
 
 
-async def open_context(
-    spec: JobSpec,
-    store: Store,
-    *,
-    owned: bool,
-    listeners: Iterable[Listener] = (),
-) -> StageContext:
+async def open_context(spec: JobSpec, store: Store, *, owned: bool, listeners: Iterable[Listener] = ()) -> StageContext:
     """Builds the context of one job in this process and checks its paths; no store call.
 
     `store` has no limits yet; `owned` tells whether closing the context's store closes it.

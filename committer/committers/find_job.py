@@ -45,12 +45,7 @@ class FoundJob(NamedTuple):
 
 
 async def find_job(
-    opened: Store,
-    dest: StorePath,
-    job_id: str,
-    *,
-    config: CommitterConfig | None,
-    half: bool = False,
+    opened: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None, half: bool = False
 ) -> JobSpec:
     """Returns the spec of a job that is live or keeps its outcome: a listing, and 3 calls a directory of the id.
 
@@ -157,11 +152,7 @@ async def read_directory(
         return await _read_hadoops(store, dest, name.job_id, config=config)
     suited = suited_committer(store).name
     spec = JobSpec(
-        destination=dest.uri,
-        job_id=name.job_id,
-        committer=suited,
-        config=config or CommitterConfig(),
-        setup=name.setup,
+        destination=dest.uri, job_id=name.job_id, committer=suited, config=config or CommitterConfig(), setup=name.setup
     )
     layout = spec.layout
     for _look in range(_LOOKS):

@@ -156,11 +156,7 @@ async def finish(call: JobCall, position: Position) -> StepResult:
 
 
 async def finish_committed(
-    context: StageContext,
-    state: CommitState,
-    published: Published,
-    action: PublishAction,
-    ended: Ended | None,
+    context: StageContext, state: CommitState, published: Published, action: PublishAction, ended: Ended | None
 ) -> tuple[list[str], KeptList]:
     """Takes all steps after `outcome=committed`, idempotently; `ended` saves reads of what this driver knows.
 

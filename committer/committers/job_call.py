@@ -129,10 +129,7 @@ class JobCall:
         """Refuses a decision that publishes below roots which the caller did not give."""
         if position.decision is not None:
             refuse_roots_not_given(
-                self.context.layout,
-                position.decision.config,
-                rollback=self.wish is Wish.ROLL_BACK,
-                force=self.force,
+                self.context.layout, position.decision.config, rollback=self.wish is Wish.ROLL_BACK, force=self.force
             )
 
     async def probe_abilities(self) -> None:

@@ -36,12 +36,7 @@ from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import RecordRef, StageContext
 from committer.stages.check.foreign_metadata import refusal_of
 from committer.stages.check.in_the_way import ObstacleFinder
-from committer.stages.check.inspect_destination import (
-    DestinationView,
-    FindTargets,
-    InspectDestination,
-    Inspection,
-)
+from committer.stages.check.inspect_destination import DestinationView, FindTargets, InspectDestination, Inspection
 from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Preflight, refuse, refused_moves
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files

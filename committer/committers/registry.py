@@ -68,9 +68,7 @@ def committer_for(name: str) -> Committer:
     )
     known = ", ".join(sorted(BUILT_IN | _registered))
     raise UnsupportedError(
-        f"committer {name!r} is unknown in this process; there are: {known}",
-        operation="open_job",
-        next_step=step,
+        f"committer {name!r} is unknown in this process; there are: {known}", operation="open_job", next_step=step
     )
 
 

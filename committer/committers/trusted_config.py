@@ -7,10 +7,7 @@ from typing import Final
 import msgspec
 
 from committer.advice import call
-from committer.errors import (
-    ConfigurationError,
-    InvalidPathError,
-)
+from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import root_of
 from committer.layout import JobLayout
 from committer.options.config import CommitterConfig

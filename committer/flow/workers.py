@@ -26,11 +26,7 @@ _ORDINARY = (Exception, asyncio.CancelledError)
 
 
 async def run_workers(
-    items: Iterable[T] | AsyncIterable[T],
-    work: Callable[[T], Awaitable[object]],
-    *,
-    workers: int,
-    operation: str = "",
+    items: Iterable[T] | AsyncIterable[T], work: Callable[[T], Awaitable[object]], *, workers: int, operation: str = ""
 ) -> int:
     """Runs `work` on every item, at most `workers` at a time, and returns the number of items.
 

@@ -257,12 +257,7 @@ class RelativeNames(NamedTuple):
 
 
 def relative_names(
-    manifest: TaskManifest,
-    *,
-    destination: StorePath,
-    source_root: StorePath,
-    source: str,
-    roots: Collection[str] = (),
+    manifest: TaskManifest, *, destination: StorePath, source_root: StorePath, source: str, roots: Collection[str] = ()
 ) -> RelativeNames:
     """Proves that a manifest names only permitted places, and returns its entries' decoded names.
 

@@ -29,16 +29,7 @@ from committer.options.config import CommitterConfig
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
 from committer.spark.protocol_jar import check_spark
-from committer.spark.protocol_jobs import (
-    EndRequest,
-    PoolOf,
-    RunningWrite,
-    SetupRequest,
-    abort,
-    call_of,
-    commit,
-    set_up,
-)
+from committer.spark.protocol_jobs import EndRequest, PoolOf, RunningWrite, SetupRequest, abort, call_of, commit, set_up
 
 _LOG = job_logger("committer.spark")
 

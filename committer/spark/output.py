@@ -38,10 +38,7 @@ class PartitionSlice(msgspec.Struct, frozen=True):
 
 
 def split_by_partition(
-    rows: pa.Table,
-    keys: pa.Table,
-    names: Sequence[str],
-    spark_types: Sequence[str] = (),
+    rows: pa.Table, keys: pa.Table, names: Sequence[str], spark_types: Sequence[str] = ()
 ) -> Iterator[PartitionSlice]:
     """Sorts rows by partition and yields each partition once, by first appearance of its values.
 

@@ -88,10 +88,7 @@ PoolOf: TypeAlias = Callable[[StorageSent], SparkPool]
 
 _COMMITTERS: Final = frozenset({"manifest", "magic"})
 _ABORT_BOUND_S: Final = 30.0
-_UNSUITED: Final = {
-    "durability": "fsync",
-    "unique_names": True,
-}
+_UNSUITED: Final = {"durability": "fsync", "unique_names": True}
 
 
 class SetupRequest(msgspec.Struct, frozen=True):
@@ -188,11 +185,7 @@ async def set_up(
     if not executors:
         refuse_without_executors(decided, "where no driver in Python commits", "setup_job")
     job = await open_job(
-        destination,
-        job_id=request.job_id,
-        delivery="message",
-        config=decided,
-        storage_options=options,
+        destination, job_id=request.job_id, delivery="message", config=decided, storage_options=options
     )
     try:
         identity = await _identity_of_setup(job.spec.layout, options)

@@ -132,8 +132,7 @@ def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str 
         if not isinstance(message, BatchMessage) or message.batch != batch:
             what = f"batch {message.batch}" if isinstance(message, BatchMessage) else type(message).__name__
             raise RecordError(
-                f"partition {position} returned a message of {what}, and this is batch {batch}",
-                operation="commit_job",
+                f"partition {position} returned a message of {what}, and this is batch {batch}", operation="commit_job"
             )
         queries.add(message.query)
     if len(queries) > 1:

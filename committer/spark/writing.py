@@ -126,11 +126,7 @@ def write_by_spark(write: SparksWrite) -> JobReport:
     if used and write.mode == "error":
         raise target_exists(options.path)
     config = commit_config(
-        options.config,
-        write.mode,
-        partition_by=options.partition_by,
-        overwrite_mode=options.overwrite_mode,
-        used=used,
+        options.config, write.mode, partition_by=options.partition_by, overwrite_mode=options.overwrite_mode, used=used
     )
     with running(config) as call:
         try:

@@ -74,12 +74,7 @@ class RecordedFacts(Facts):
     """Facts of one kind that are read from a decision's side files."""
 
     def __init__(
-        self,
-        context: StageContext,
-        files: list[PlanFile],
-        *,
-        of_directories: int,
-        directories: set[str] | None = None,
+        self, context: StageContext, files: list[PlanFile], *, of_directories: int, directories: set[str] | None = None
     ) -> None:
         self._context = context
         self._files = files

@@ -56,15 +56,7 @@ class Call:
 class Queue:
     """Queue of calls of one kind, limited to `threads`, or to `quick_threads` while calls are quick and none blocks."""
 
-    __slots__ = (
-        "_quick_threads",
-        "_running",
-        "_slow_call_s",
-        "_threads",
-        "finished",
-        "seconds_per_call",
-        "waiting",
-    )
+    __slots__ = ("_quick_threads", "_running", "_slow_call_s", "_threads", "finished", "seconds_per_call", "waiting")
 
     def __init__(self, threads: int, quick_threads: int, slow_call_s: float) -> None:
         self._threads = threads

@@ -441,10 +441,7 @@ def _failure(
     if not changes:
         return StoreUnavailableError(f"the answer was lost: {said}", operation=operation, path=path)
     return StoreOutcomeUnknownError(
-        f"the request was sent and the answer was lost: {said}",
-        operation=operation,
-        path=path,
-        next_step=LOOK_BEFORE,
+        f"the request was sent and the answer was lost: {said}", operation=operation, path=path, next_step=LOOK_BEFORE
     )
 
 

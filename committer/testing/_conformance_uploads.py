@@ -288,12 +288,7 @@ class CompletionConformance(UploadFixtures):
         assert await channel.files() == {"file": contents[0] + contents[2]}
 
     async def test_wrong_parts_are_refused_and_the_upload_stays(
-        self,
-        uploads: SupportsUploads,
-        root: StorePath,
-        channel: Channel,
-        contents: list[bytes],
-        can: Capabilities,
+        self, uploads: SupportsUploads, root: StorePath, channel: Channel, contents: list[bytes], can: Capabilities
     ) -> None:
         path = root / "file"
         upload_id, parts = await begin(uploads, path, contents)

@@ -161,11 +161,7 @@ class FaultyStore(ForwardingStore):
         self._strike_after(call, fault)
 
     async def run(
-        self,
-        operation: str,
-        effect: Callable[[], Awaitable[T]],
-        path: StorePath,
-        destination: StorePath | None = None,
+        self, operation: str, effect: Callable[[], Awaitable[T]], path: StorePath, destination: StorePath | None = None
     ) -> T:
         """Counts a call and makes it, or fails it by a fault; for stores with further operations."""
         call, fault = await self._begin(operation, path, destination)
@@ -236,10 +232,7 @@ class FaultyStore(ForwardingStore):
             self._check_alive(call)
         if fault.kind == "throttled":
             error: Exception = StoreThrottledError(
-                "injected: slow down",
-                operation=call.operation,
-                path=call.path,
-                retry_after_s=fault.retry_after_s,
+                "injected: slow down", operation=call.operation, path=call.path, retry_after_s=fault.retry_after_s
             )
         elif fault.kind == "forbidden":
             error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)

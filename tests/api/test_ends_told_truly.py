@@ -10,12 +10,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import (
-    CommitterError,
-    ConfigurationError,
-    JobStateError,
-    RecordError,
-)
+from committer.errors import CommitterError, ConfigurationError, JobStateError, RecordError
 from committer.paths import StorePath
 from committer.stages.remove.cleanup import CleanupJob
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore

@@ -120,8 +120,7 @@ def test_two_attempts_of_a_task_are_named(run: Run, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("--from-attempts",), ("--from-attempts", "--tasks", "1", "--task-commits", "-"), ("--tasks", "-1")],
+    "words", [("--from-attempts",), ("--from-attempts", "--tasks", "1", "--task-commits", "-"), ("--tasks", "-1")]
 )
 def test_what_does_not_fit_together_is_usage(run: Run, lake: Lake, words: tuple[str, ...]) -> None:
     lake.open(delivery="message")

@@ -162,8 +162,7 @@ def test_what_a_store_cannot_do_is_not_tried(flag: str, skipped: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "forced"),
-    [("s3", False), ("azure-flat", False), ("gcs", True), ("adls", None), ("hdfs", None)],
+    ("profile", "forced"), [("s3", False), ("azure-flat", False), ("gcs", True), ("adls", None), ("hdfs", None)]
 )
 def test_every_kind_of_store_and_force_only_where_a_rollback_needs_it(profile: str, forced: bool | None) -> None:
     """Where no file is renamed, aborted uploads and lists of blocks keep other drivers from publishing."""

@@ -16,10 +16,7 @@ from committer_testing.emulators.adls import AdlsEmulator
 def client(emulator: AdlsEmulator, credential: Any = None, **options: Any) -> DataLakeServiceClient:
     """A client, with the account's key unless told otherwise."""
     return DataLakeServiceClient(
-        emulator.url,
-        credential=emulator.settings.key if credential is None else credential,
-        retry_total=0,
-        **options,
+        emulator.url, credential=emulator.settings.key if credential is None else credential, retry_total=0, **options
     )
 
 

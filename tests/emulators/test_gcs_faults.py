@@ -107,10 +107,7 @@ async def test_one_name_changes_once_a_while() -> None:
         emulator.make_bucket("data")
         wire = Wire(emulator, session)
         assert (await wire.insert("a")).status == 200
-        for answer in (
-            await wire.insert("a"),
-            await wire("DELETE", "/storage/v1/b/data/o/a"),
-        ):
+        for answer in (await wire.insert("a"), await wire("DELETE", "/storage/v1/b/data/o/a")):
             assert (answer.status, answer.reason) == (429, "rateLimitExceeded")
         assert (await wire.insert("b")).status == 200
         assert (await wire("POST", "/storage/v1/b/data/o/b/moveTo/o/a")).status == 429

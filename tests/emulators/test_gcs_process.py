@@ -64,10 +64,7 @@ async def test_rates_soft_delete_and_tls_are_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (["--bucket", "No"], "Invalid bucket name"),
-        (["--certificate", "/nothing.pem"], "No such file"),
-    ],
+    [(["--bucket", "No"], "Invalid bucket name"), (["--certificate", "/nothing.pem"], "No such file")],
 )
 def test_what_makes_no_sense_is_said(arguments: list[str], words: str) -> None:
     with pytest.raises(SystemExit, match=words):

@@ -61,23 +61,12 @@ async def test_the_end_may_be_told_without_data_and_bytes_may_come_again(wire: W
     assert (await chunk(wire, empty, b"", "*/0")).status == 200
     await chunk(wire, again, b"x" * CHUNK, f"0-{CHUNK - 1}/*")
     assert (await chunk(wire, again, b"y" * CHUNK + b"end", f"0-{CHUNK + 2}/{CHUNK + 3}")).status == 200
-    assert [await held(bucket, name) for name in ("empty", "a", "again")] == [
-        b"",
-        b"x" * CHUNK,
-        b"x" * CHUNK + b"end",
-    ]
+    assert [await held(bucket, name) for name in ("empty", "a", "again")] == [b"", b"x" * CHUNK, b"x" * CHUNK + b"end"]
 
 
 @pytest.mark.parametrize(
     ("length", "span"),
-    [
-        (1000, "0-999/*"),
-        (CHUNK, f"{CHUNK}-{2 * CHUNK - 1}/*"),
-        (10, "0-10/*"),
-        (10, "0-9/5"),
-        (10, "*/*"),
-        (10, "0-9"),
-    ],
+    [(1000, "0-999/*"), (CHUNK, f"{CHUNK}-{2 * CHUNK - 1}/*"), (10, "0-10/*"), (10, "0-9/5"), (10, "*/*"), (10, "0-9")],
 )
 async def test_a_chunk_that_does_not_fit_is_refused(wire: Wire, bucket: Bucket, length: int, span: str) -> None:
     url = await started(wire)

@@ -51,10 +51,7 @@ OUTSIDE = {
 SITUATIONS: dict[str, dict[str, object]] = {
     "fresh": {},
     "append": {"before": {**EXISTING, **AROUND}},
-    "same-names": {
-        "before": {**EXISTING, **SAME, **AROUND},
-        "config": CommitterConfig(existing_target="replace"),
-    },
+    "same-names": {"before": {**EXISTING, **SAME, **AROUND}, "config": CommitterConfig(existing_target="replace")},
     "replace": {"before": {**EXISTING, **AROUND}, "config": CommitterConfig(conflict_mode="replace")},
     "replace-same-names": {
         "before": {**EXISTING, **SAME, **AROUND},

@@ -29,11 +29,7 @@ class Disk:
 
     async def open(self, job_id: str) -> Job:
         return await committer.open_job(
-            self.destination,
-            job_id=job_id,
-            committer="file-v1",
-            config=DURABLE,
-            storage_options={"store": self.store},
+            self.destination, job_id=job_id, committer="file-v1", config=DURABLE, storage_options={"store": self.store}
         )
 
     async def run_task(self, job: Job, attempt: int) -> None:

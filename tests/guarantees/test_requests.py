@@ -48,10 +48,7 @@ OF_GCS: Troubles = {
     # The same, of one that looks at the target first.
     "412 after success": lambda: Fault("error-after", count=1, status=412, code="conditionNotMet"),
 }
-SENT_TWICE_TO_GCS = {
-    "404 after success": {"move", "delete"},
-    "412 after success": {"move", "insert"},
-}
+SENT_TWICE_TO_GCS = {"404 after success": {"move", "delete"}, "412 after success": {"move", "insert"}}
 DELIVERIES = ["listing", "message"]
 
 

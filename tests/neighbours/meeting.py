@@ -73,11 +73,7 @@ class Table(MemoryTable):
         return {name for name in self.all_files() if name.startswith(("_temporary", "__magic_job-"))}
 
     async def job(
-        self,
-        job_id: str,
-        files: Mapping[str, bytes],
-        config: CommitterConfig | None = None,
-        delivery: str = "listing",
+        self, job_id: str, files: Mapping[str, bytes], config: CommitterConfig | None = None, delivery: str = "listing"
     ) -> Party:
         """A job whose one task committed; it is about to be committed by a driver with a connection of its own."""
         job = await committer.open_job(

@@ -84,10 +84,7 @@ async def act(action: str, kind: str, place: str, directory: Path) -> dict[str, 
         async with job.task_attempt(0) as task, task.open("p=1/new") as file:
             await file.write(b"new")
         mount(kind, mounted := Path(task.directory.path, place), elsewhere)
-        steps = {
-            "commit": [job.commit, lambda: committer.recover(table, "j")],
-            "abort": [job.abort, job.abort],
-        }[action]
+        steps = {"commit": [job.commit, lambda: committer.recover(table, "j")], "abort": [job.abort, job.abort]}[action]
     answer: dict[str, object] = {"error": ""}
     try:
         await steps[0]()

@@ -64,10 +64,7 @@ def drivers() -> Iterator[tuple[Driver, Driver]]:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(True, id="with the flag", marks=pytest.mark.slow),
-        pytest.param(False, id="without the flag"),
-    ]
+    params=[pytest.param(True, id="with the flag", marks=pytest.mark.slow), pytest.param(False, id="without the flag")]
 )
 def flag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the kernel has the rename that replaces nothing, for the drivers and for this process."""

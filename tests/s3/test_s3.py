@@ -362,8 +362,5 @@ async def test_a_service_that_knows_no_condition_of_a_put(
     seen = await proxied.put(root / "file", b"1")
     proxy.troubles = [Trouble("answer", method="PUT", status=status, body=f"<Error><Code>{code}</Code></Error>")]
     await proxied.replace_file(root / "file", b"2", seen=seen)
-    assert [("if-match" in request.headers) for request in proxy.seen if request.method == "PUT"][-2:] == [
-        True,
-        False,
-    ]
+    assert [("if-match" in request.headers) for request in proxy.seen if request.method == "PUT"][-2:] == [True, False]
     assert await proxied.read(root / "file", limit=10) == b"2"

@@ -314,9 +314,7 @@ async def test_deleting_what_was_changed_meanwhile(store: S3Store, proxy: Proxy,
     """The look finds the file, and by the time the delete arrives it is gone: 412 of some services, 404 of others."""
     status = await store.put(root / "file", b"1")
     for code in (404, 412):
-        proxy.troubles = [
-            Trouble("answer", method="DELETE", status=code, body=refusal("Gone")),
-        ]
+        proxy.troubles = [Trouble("answer", method="DELETE", status=code, body=refusal("Gone"))]
         if code == 412:
             with pytest.raises(StoreError, match="another file is there"):
                 await store.delete_file_if(root / "file", identity=str(status.identity))

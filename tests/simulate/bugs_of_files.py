@@ -36,10 +36,7 @@ def moved_aside_passed_over(patches: Patches) -> None:
     patches.function(taking._replaced, replaced)
 
 
-OF_FILE_V1: tuple[Callable[[Patches], None], ...] = (
-    earlier_commit_deleted,
-    moved_aside_passed_over,
-)
+OF_FILE_V1: tuple[Callable[[Patches], None], ...] = (earlier_commit_deleted, moved_aside_passed_over)
 
 # -- file-v2 ------------------------------------------------------------------------------------------------------
 

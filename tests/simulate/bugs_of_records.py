@@ -43,7 +43,4 @@ def columns_kept_apart(patches: Patches) -> None:
     patches.method(NumberedSpill, "add", add_apart)
 
 
-OF_RECORDS: tuple[Callable[[Patches], None], ...] = (
-    kept_by_turn_of_reading,
-    columns_kept_apart,
-)
+OF_RECORDS: tuple[Callable[[Patches], None], ...] = (kept_by_turn_of_reading, columns_kept_apart)

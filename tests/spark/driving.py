@@ -57,11 +57,7 @@ def event_log() -> dict[str, str]:
     """Every event, as a history server would show it, in a directory `events` of this one."""
     events = Path.cwd() / "events"
     events.mkdir(exist_ok=True)
-    return {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
-    }
+    return {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
 
 
 def builder(master: str, name: str, settings: Mapping[str, str]) -> SparkSession.Builder:

@@ -218,15 +218,7 @@ class Stranger(WriterCommitMessage):
 def message(task: int = 0) -> TaskCommitMessage:
     return TaskCommitMessage(
         TaskCommit(
-            job_id="j",
-            task=task,
-            attempt=0,
-            nonce="n",
-            record="file:/r",
-            digest="d",
-            length=1,
-            files=0,
-            size=0,
+            job_id="j", task=task, attempt=0, nonce="n", record="file:/r", digest="d", length=1, files=0, size=0
         ).encode()
     )
 

@@ -14,12 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 import committer
-from committer.errors import (
-    ConfigurationError,
-    DestinationBusyError,
-    TargetExistsError,
-    UnsupportedError,
-)
+from committer.errors import ConfigurationError, DestinationBusyError, TargetExistsError, UnsupportedError
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter

@@ -15,13 +15,7 @@ from pyspark.sql import functions as F
 
 import committer
 from committer import sync
-from committer.errors import (
-    CommitterError,
-    ConfigurationError,
-    JobExistsError,
-    TaskMissingError,
-    UnsupportedError,
-)
+from committer.errors import CommitterError, ConfigurationError, JobExistsError, TaskMissingError, UnsupportedError
 from committer.records.task_commit import TaskCommit
 from committer.spark import foreach_partition, task_attempt
 from committer.spark.own_writers import check_every_partition

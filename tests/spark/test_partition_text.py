@@ -80,8 +80,7 @@ def test_every_float_reads_back(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [("1.500", "1.500"), ("0.00000010", "0.00000010"), ("-12", "-12.00000000"), ("0", "0.00000000")],
+    ("value", "text"), [("1.500", "1.500"), ("0.00000010", "0.00000010"), ("-12", "-12.00000000"), ("0", "0.00000000")]
 )
 def test_decimals_keep_their_scale(value: str, text: str) -> None:
     scale = 3 if value == "1.500" else 8

@@ -95,12 +95,7 @@ def test_tables_keep_their_own_protocols(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert found == {
-        "delta": [200, 10, 15],
-        "iceberg": [110, 20],
-        "reports of tables": False,
-        "parquet": [20, 100],
-    }
+    assert found == {"delta": [200, 10, 15], "iceberg": [110, 20], "reports of tables": False, "parquet": [20, 100]}
     left = [path for path in tmp_path.rglob("*") if path.name.startswith("_temporary")]
     assert left == []
     assert json.loads((tmp_path / "parquet" / "_SUCCESS").read_text())["committer"] == "manifest"

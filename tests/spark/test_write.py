@@ -18,11 +18,7 @@ from pyspark.sql import functions as F
 
 import committer
 from committer.committers.results import JobReport
-from committer.errors import (
-    ConfigurationError,
-    TargetExistsError,
-    UnsupportedError,
-)
+from committer.errors import ConfigurationError, TargetExistsError, UnsupportedError
 from committer.options.config import CommitterConfig
 from committer.records.success import SuccessData
 from committer.spark import write

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from committer.errors import (
-    StoreError,
-)
+from committer.errors import StoreError
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
 from committer.flow.retry import RetryPolicy
@@ -34,10 +32,7 @@ class Bench:
         self.pacer = Pacer("e", concurrency=concurrency, rate=rate, runtime=self.runtime)
         self.statistics = Statistics(self.runtime)
         self.store = PacedStore(
-            self.faulty,
-            pacer=self.pacer,
-            statistics=self.statistics,
-            retry_policy=RetryPolicy(attempts=attempts),
+            self.faulty, pacer=self.pacer, statistics=self.statistics, retry_policy=RetryPolicy(attempts=attempts)
         )
         self.space.write("/d/file", b"old")
         self.space.write("/d/sub/deep", b"deep")

@@ -36,15 +36,7 @@ from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
 from committer_testing.emulators.adls import AdlsEmulator, Fault, Settings
 from committer_testing.emulators.adls.nodes import Node
-from tests.stores.adls_account import (
-    ROOT,
-    AccountChannel,
-    account_fixture,
-    make,
-    requests,
-    serve_store,
-    store_on,
-)
+from tests.stores.adls_account import ROOT, AccountChannel, account_fixture, make, requests, serve_store, store_on
 
 pytestmark = pytest.mark.every_loop
 

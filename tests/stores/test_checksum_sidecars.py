@@ -64,11 +64,7 @@ async def test_listings_show_what_is_no_checksum_of_anything(store: LocalStore, 
 
 @pytest.mark.parametrize(
     ("target", "left"),
-    [
-        ("new", [".b.crc", ".gone.crc", "b", "new"]),
-        ("gone", [".b.crc", "b", "gone"]),
-        ("b", [".gone.crc", "b"]),
-    ],
+    [("new", [".b.crc", ".gone.crc", "b", "new"]), ("gone", [".b.crc", "b", "gone"]), ("b", [".gone.crc", "b"])],
 )
 async def test_a_rename_drops_that_of_both_names(
     store: LocalStore, root: StorePath, files: Path, target: str, left: list[str]

@@ -42,10 +42,7 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
-COUNTED_AS = {
-    "put_described": "put",
-    "replace_file": "put",
-}
+COUNTED_AS = {"put_described": "put", "replace_file": "put"}
 """What a method is to what wraps the store, where that is another one."""
 
 
@@ -134,11 +131,7 @@ async def test_every_method_is_passed_on_as_it_was_called(method: str) -> None:
 
 def test_every_ability_is_known_and_passed_on() -> None:
     stores = committer.stores
-    modules = (
-        stores.abilities,
-        stores.examination,
-        stores.uploads,
-    )
+    modules = (stores.abilities, stores.examination, stores.uploads)
     protocols = {
         found
         for module in modules

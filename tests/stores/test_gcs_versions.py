@@ -8,12 +8,7 @@ import msgspec
 import pytest
 
 import committer
-from committer.errors import (
-    CommitterError,
-    StoreNotFoundError,
-    StoreOutcomeUnknownError,
-    StorePreconditionError,
-)
+from committer.errors import CommitterError, StoreNotFoundError, StoreOutcomeUnknownError, StorePreconditionError
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest, encode_task_manifest
 from committer.stores.base import FileStatus

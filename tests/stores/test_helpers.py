@@ -25,13 +25,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
-from committer.stores.helpers import (
-    create_exclusively,
-    exists,
-    move_file,
-    status_or_none,
-    walk,
-)
+from committer.stores.helpers import create_exclusively, exists, move_file, status_or_none, walk
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.upload_ends import end_upload, finish_block_list, finish_upload, is_pending
 from committer.stores.uploads import UploadPart

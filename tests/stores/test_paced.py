@@ -32,17 +32,7 @@ from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 from committer.testing.virtual_time import VirtualRuntime
-from tests.stores.paced_bench import (
-    ALL,
-    ONCE,
-    READS,
-    REPEATABLE,
-    Bench,
-    Use,
-    each,
-    left_in,
-    refusing,
-)
+from tests.stores.paced_bench import ALL, ONCE, READS, REPEATABLE, Bench, Use, each, left_in, refusing
 
 _numbers = itertools.count()
 

@@ -7,26 +7,14 @@ import pickle
 
 import pytest
 
-from committer.errors import (
-    StoreError,
-    StoreThrottledError,
-    StoreUnavailableError,
-)
+from committer.errors import StoreError, StoreThrottledError, StoreUnavailableError
 from committer.flow.pacing import Pacer, Weights
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
 from committer.flow.workers import run_workers
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore, without_retries
-from tests.stores.paced_bench import (
-    ALL,
-    READS,
-    REPEATABLE,
-    Bench,
-    Use,
-    each,
-    refusing,
-)
+from tests.stores.paced_bench import ALL, READS, REPEATABLE, Bench, Use, each, refusing
 
 
 @each(ALL)

@@ -25,11 +25,7 @@ from committer.committers.base import Committer
 from committer.committers.pending_sets import PendingSetForms, uploads_of_set
 from committer.committers.reports import store_of
 from committer.committers.staging.local_files import LocalFiles, remove_job, remove_runs
-from committer.errors import (
-    ConfigurationError,
-    JobExistsError,
-    TargetExistsError,
-)
+from committer.errors import ConfigurationError, JobExistsError, TargetExistsError
 from committer.layout import TEMPORARY, JobLayout
 from committer.logs import job_logger
 from committer.options.config import CommitterConfig, SupersededScope

@@ -52,10 +52,7 @@ def timestamp_style(option: str, pattern: str, *, zoned: bool) -> TimestampStyle
         )
     fraction = found[2] or found[3] or ""
     return TimestampStyle(
-        separator=found[1].strip("'"),
-        digits=len(fraction),
-        offset=zoned and found[4] is not None,
-        offset_seconds=False,
+        separator=found[1].strip("'"), digits=len(fraction), offset=zoned and found[4] is not None, offset_seconds=False
     )
 
 

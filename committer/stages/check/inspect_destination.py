@@ -280,11 +280,7 @@ class InspectDestination(Stage[Inspection, None]):
             self._view.success = await status_or_none(self.context.store, self.context.layout.success)
 
     async def _look(
-        self,
-        directories: list[str],
-        wanted: dict[str, list[str]],
-        loaded: LoadedRecords,
-        found: dict[str, FileStatus],
+        self, directories: list[str], wanted: dict[str, list[str]], loaded: LoadedRecords, found: dict[str, FileStatus]
     ) -> None:
         """Looks at directories' children: wanted directories go to `found` by folded name, files to `_in_the_way`."""
 

@@ -10,11 +10,7 @@ from typing import Final
 
 import msgspec
 
-from committer.errors import (
-    InvalidPathError,
-    StoreNotADirectoryError,
-    StoreNotFoundError,
-)
+from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import is_utf_8, root_of, working_directory_in
 from committer.flow.texts import Asked, Matches
 from committer.flow.workers import run_workers
@@ -81,14 +77,7 @@ class Superseded:
         self.places += len(names)
         await self.facts.add(
             [
-                Fact(
-                    "superseded",
-                    name,
-                    status.identity,
-                    status.size,
-                    not plain and stands_as_directory(status),
-                    place,
-                )
+                Fact("superseded", name, status.identity, status.size, not plain and stands_as_directory(status), place)
                 for place, (name, status) in enumerate(zip(names, statuses, strict=True), first)
             ],
             {names[0].rpartition("/")[0]} if plain else {name.rpartition("/")[0] for name in names},

@@ -6,13 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from committer.errors import (
-    JobNotFoundError,
-    JobStateError,
-    StoreError,
-    StoreLinkError,
-    StoreOutcomeUnknownError,
-)
+from committer.errors import JobNotFoundError, JobStateError, StoreError, StoreLinkError, StoreOutcomeUnknownError
 from committer.flow.spill import NumberedSpill
 from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact

@@ -11,14 +11,7 @@ from committer.file_names import root_of
 from committer.layout import JobLayout
 from committer.options.config import FileListFormat
 from committer.paths import StorePath, encode_uri_path
-from committer.records.file_list import (
-    ENTRIES_IN_A_PART,
-    CommittedFile,
-    F,
-    decode_part,
-    encode_part,
-    partition_of,
-)
+from committer.records.file_list import ENTRIES_IN_A_PART, CommittedFile, F, decode_part, encode_part, partition_of
 from committer.records.limits import LIMITS
 from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext

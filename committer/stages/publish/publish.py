@@ -33,13 +33,7 @@ from committer.stages.check.preflight import end_it_first
 from committer.stages.check.superseded import job_inside
 from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
 from committer.stages.durability import run_together
-from committer.stages.identity import (
-    is_file_of,
-    is_recorded,
-    is_virtual_directory,
-    may_be_file_of,
-    stands_as_directory,
-)
+from committer.stages.identity import is_file_of, is_recorded, is_virtual_directory, may_be_file_of, stands_as_directory
 from committer.stages.names import with_ancestors
 from committer.stages.publish.create_directories import make_missing, remove_made
 from committer.stores.abilities import (

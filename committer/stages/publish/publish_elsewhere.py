@@ -13,12 +13,7 @@ from committer.flow.pacing import RateShares, claim_limits
 from committer.flow.workers import run_workers
 from committer.logs import job_logger
 from committer.records.job_state import Decision
-from committer.records.publish_chunk import (
-    PlannedFile,
-    PublishAccount,
-    PublishChunk,
-    PublishPool,
-)
+from committer.records.publish_chunk import PlannedFile, PublishAccount, PublishChunk, PublishPool
 from committer.records.success import FILENAMES_LIMIT
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
@@ -152,10 +147,7 @@ class PublishElsewhere(Stage[CommitState, Published]):
     name = "job_stage_publish_elsewhere"
 
     def __init__(
-        self,
-        context: StageContext,
-        pool: PublishPool,
-        own: Callable[[StageContext], Stage[CommitState, Published]],
+        self, context: StageContext, pool: PublishPool, own: Callable[[StageContext], Stage[CommitState, Published]]
     ) -> None:
         super().__init__(context)
         can = context.store.capabilities

@@ -8,12 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, TypeAlias
 
-from committer.errors import (
-    RecordError,
-    StoreNotADirectoryError,
-    StoreNotFoundError,
-    StorePermissionError,
-)
+from committer.errors import RecordError, StoreNotADirectoryError, StoreNotFoundError, StorePermissionError
 from committer.file_names import job_id_in, root_of
 from committer.flow.spill import SpillFile
 from committer.flow.texts import Asked, Matches
@@ -189,10 +184,7 @@ class AbortUploads(Stage[None, list[str]]):
         listed: list[PendingUpload] = []
         left_alone: list[str] = []
         found = with_listed(
-            unnamed,
-            won,
-            lambda run: forms.uploads_in(self.context, run),
-            workers=self.context.config.io_concurrency,
+            unnamed, won, lambda run: forms.uploads_in(self.context, run), workers=self.context.config.io_concurrency
         )
         async with aclosing(found):
             async for upload, is_listed in found:

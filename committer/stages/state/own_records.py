@@ -13,16 +13,7 @@ from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
-from committer.records.job_state import (
-    Decision,
-    Intent,
-    JobOpened,
-    JobOutcome,
-    JobSetup,
-    R,
-    decode_record,
-    limit_of,
-)
+from committer.records.job_state import Decision, Intent, JobOpened, JobOutcome, JobSetup, R, decode_record, limit_of
 from committer.stages.base import abandon_advice
 from committer.stages.state.job_directory import JobDirectory, JobState
 from committer.stores.base import Store

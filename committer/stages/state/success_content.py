@@ -8,12 +8,7 @@ from typing import Final
 
 import msgspec
 
-from committer.errors import (
-    RecordError,
-    StoreError,
-    StoreIsADirectoryError,
-    StoreNotFoundError,
-)
+from committer.errors import RecordError, StoreError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.layout import DirectoryName, JobLayout
 from committer.paths import StorePath

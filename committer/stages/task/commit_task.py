@@ -183,9 +183,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             may_stand = True
 
         policy = RetryPolicy(
-            attempts=self.context.config.record_save_attempts,
-            base_s=_SAVE_BACKOFF_BASE_S,
-            cap_s=_SAVE_BACKOFF_CAP_S,
+            attempts=self.context.config.record_save_attempts, base_s=_SAVE_BACKOFF_BASE_S, cap_s=_SAVE_BACKOFF_CAP_S
         )
         try:
             # Replacing the same bytes under the same name is idempotent, so a lost response is simply retried.

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from committer.errors import (
-    OutcomeUnknownError,
-    StoreExistsError,
-    StorePartsError,
-    StorePreconditionError,
-)
+from committer.errors import OutcomeUnknownError, StoreExistsError, StorePartsError, StorePreconditionError
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact

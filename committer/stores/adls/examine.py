@@ -52,12 +52,7 @@ async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
         answer = await wire.send("probe", "HEAD", directory, _ACL_QUERY, changes=False)
         flat = answer.status == 400 and code_of(answer) in ("", "UnsupportedQueryParameter", "UnsupportedHeader")
     if flat:
-        raise UnsupportedError(
-            FLAT,
-            operation="probe",
-            path=directory,
-            next_step=FLAT_STEP,
-        )
+        raise UnsupportedError(FLAT, operation="probe", path=directory, next_step=FLAT_STEP)
 
 
 _BOUND_S: Final = 30.0

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from committer.errors import (
-    CommitterError,
-    StoreOutcomeUnknownError,
-    StoreThrottledError,
-    StoreUnavailableError,
-)
+from committer.errors import CommitterError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.adls.wire import AdlsWire, status_in
 from committer.stores.azure.errors import error_of

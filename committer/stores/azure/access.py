@@ -118,11 +118,7 @@ class SharedKey(Access):
             f"{method}\n\n\n{length or ''}\n\n{get('Content-Type', '')}\n\n\n{get('If-Match', '')}\n"
             f"{get('If-None-Match', '')}\n\n{get('Range', '')}"
         )
-        lines = [
-            first,
-            *[f"{name}:{headers[name]}" for name in _signed(tuple(headers))],
-            f"/{self._account}{path}",
-        ]
+        lines = [first, *[f"{name}:{headers[name]}" for name in _signed(tuple(headers))], f"/{self._account}{path}"]
         if query:
             lines += [f"{name}:{value}" for name, value in query]
         # Copying the keyed HMAC costs half as much as making a new one.

@@ -171,8 +171,4 @@ class GotTokens(Renewed, Access):  # type: ignore[override]
             raise StoreUnavailableError(
                 f"no server that gives tokens can be reached: {said}", operation="get_token", next_step=_WAYS
             )
-        raise StorePermissionError(
-            f"no token was given: {said}",
-            operation="get_token",
-            next_step=_WAYS,
-        )
+        raise StorePermissionError(f"no token was given: {said}", operation="get_token", next_step=_WAYS)

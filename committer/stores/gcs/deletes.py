@@ -6,12 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from committer.errors import (
-    ConfigurationError,
-    StoreError,
-    StoreOutcomeUnknownError,
-    StorePreconditionError,
-)
+from committer.errors import ConfigurationError, StoreError, StoreOutcomeUnknownError, StorePreconditionError
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.paths import StorePath

@@ -201,9 +201,7 @@ def out_of_memory(operation: str, path: StorePath) -> StoreError:
     return kind("the process ran out of memory", operation=operation, path=path)
 
 
-def typed(
-    method: Callable[Concatenate[D, StorePath, P], T],
-) -> Callable[Concatenate[D, StorePath, P], T]:
+def typed(method: Callable[Concatenate[D, StorePath, P], T]) -> Callable[Concatenate[D, StorePath, P], T]:
     """Decorates a method so that it raises store errors for the system's."""
 
     @functools.wraps(method)

@@ -23,15 +23,7 @@ from committer.errors import (
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.stores.local import kernel_rename
-from committer.stores.local.calls import (
-    GONE,
-    drop_orphan,
-    drop_sidecar,
-    identity_of,
-    rename,
-    rename_no_replace,
-    unlink,
-)
+from committer.stores.local.calls import GONE, drop_orphan, drop_sidecar, identity_of, rename, rename_no_replace, unlink
 from committer.stores.local.errors import typed
 from committer.stores.local.places import Held, Place, refuse_link
 from committer.stores.local.rights import protected
@@ -283,11 +275,7 @@ class Renames:
         drop_orphan(destination)
         try:
             os.link(
-                source.name,
-                destination.name,
-                src_dir_fd=source.at,
-                dst_dir_fd=destination.at,
-                follow_symlinks=False,
+                source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at, follow_symlinks=False
             )
         except PermissionError as error:
             # Linux raises EPERM for a file system without hard links, and if fs.protected_hardlinks forbids this

@@ -41,11 +41,7 @@ class LocalStore(Store):
     """
 
     def __init__(
-        self,
-        *,
-        threads: int = 4,
-        no_replace: Literal["auto", "link"] = "auto",
-        case_folding: bool | None = None,
+        self, *, threads: int = 4, no_replace: Literal["auto", "link"] = "auto", case_folding: bool | None = None
     ) -> None:
         if no_replace not in ("auto", "link"):
             raise ConfigurationError(
@@ -158,13 +154,7 @@ class LocalStore(Store):
             # A prefix or suffix could make the name too long.
             temporary = path.parent / f".{current_runtime().nonce()}.tmp"
         return await self._batches.run(
-            self._disk.put,
-            path,
-            data,
-            _checked(temporary),
-            exclusive,
-            durable,
-            weight=_weight(len(data), durable),
+            self._disk.put, path, data, _checked(temporary), exclusive, durable, weight=_weight(len(data), durable)
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:

@@ -119,11 +119,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         max_batch_delete=1000,
     ),
     "azure-flat": msgspec.structs.replace(
-        _WITHOUT_RENAMES,
-        block_lists=True,
-        forbids_trailing_period=True,
-        max_parts=50_000,
-        max_part_bytes=4000 << 20,
+        _WITHOUT_RENAMES, block_lists=True, forbids_trailing_period=True, max_parts=50_000, max_part_bytes=4000 << 20
     ),
 }
 """Capabilities of each profile.

@@ -113,8 +113,5 @@ async def _completes(store: Store, path: StorePath) -> None:
 
 def _unsupported(what: str, path: StorePath) -> UnsupportedError:
     return UnsupportedError(
-        f"this service {what}, so no job is safe there",
-        operation="probe",
-        path=path.parent,
-        next_step=SERVICES,
+        f"this service {what}, so no job is safe there", operation="probe", path=path.parent, next_step=SERVICES
     )

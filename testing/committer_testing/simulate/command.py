@@ -39,9 +39,7 @@ def build_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         "(manifest; with --exhaustive each on its stores)",
     )
     parser.add_argument(
-        "--workers",
-        action="store_true",
-        help="workers publish for drivers: some late, some twice, some never heard of",
+        "--workers", action="store_true", help="workers publish for drivers: some late, some twice, some never heard of"
     )
     parser.add_argument("--coverage", action="store_true", help="say which branches of the engine were never reached")
     parser.add_argument("--json", default=None, metavar="FILE", help="write the result as JSON too")

@@ -8,13 +8,7 @@ from typing import Final
 
 import committer
 from committer.api.cleanup import forget_outcome
-from committer.errors import (
-    CommitterError,
-    JobDecidedError,
-    JobNotFoundError,
-    JobRolledBackError,
-    JobUndecidedError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobRolledBackError, JobUndecidedError
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.process import Process
 from committer_testing.simulate.run import Run

@@ -126,11 +126,7 @@ class Process(FaultyStore):
         return await super().delete_files(files)
 
     async def run(
-        self,
-        operation: str,
-        effect: Callable[[], Awaitable[T]],
-        path: StorePath,
-        destination: StorePath | None = None,
+        self, operation: str, effect: Callable[[], Awaitable[T]], path: StorePath, destination: StorePath | None = None
     ) -> T:
         """One call, held against the rules where it sets out; its answer is what the process knows."""
         if self._rules is None:

@@ -38,19 +38,13 @@ _ERRORS: dict[str, tuple[int, str]] = {
     ),
     "InvalidMd5": (400, "The MD5 value specified in the request is invalid."),
     "MissingRequiredHeader": (400, "An HTTP header that's mandatory for this request is not specified."),
-    "MissingRequiredQueryParameter": (
-        400,
-        "A query parameter that's mandatory for this request is not specified.",
-    ),
+    "MissingRequiredQueryParameter": (400, "A query parameter that's mandatory for this request is not specified."),
     "OutOfRangeQueryParameterValue": (
         400,
         "One of the query parameters specified in the request URI is outside the permissible range.",
     ),
     "UnsupportedHeader": (400, "One of the headers specified in the request is not supported."),
-    "UnsupportedQueryParameter": (
-        400,
-        "One of the query parameters specified in the request URI is not supported.",
-    ),
+    "UnsupportedQueryParameter": (400, "One of the query parameters specified in the request URI is not supported."),
     "UnsupportedRestVersion": (400, "The specified Rest Version is Unsupported."),
     "NoAuthenticationInformation": (
         401,
@@ -94,10 +88,7 @@ _ERRORS: dict[str, tuple[int, str]] = {
     "ResourceNotFound": (404, "The specified resource does not exist."),
     "SourcePathNotFound": (404, "The source path for a rename operation does not exist."),
     "UnsupportedHttpVerb": (405, "The resource doesn't support the specified HTTP verb."),
-    "DirectoryNotEmpty": (
-        409,
-        "The recursive query parameter value must be true to delete a non-empty directory.",
-    ),
+    "DirectoryNotEmpty": (409, "The recursive query parameter value must be true to delete a non-empty directory."),
     "FilesystemAlreadyExists": (409, "The specified filesystem already exists."),
     "InvalidDestinationPath": (
         409,
@@ -136,10 +127,7 @@ _ERRORS: dict[str, tuple[int, str]] = {
         409,
         "The lease ID matched, but the lease has been broken explicitly and cannot be renewed.",
     ),
-    "LeaseNotPresentWithLeaseOperation": (
-        409,
-        "The lease ID is not present with the specified lease operation.",
-    ),
+    "LeaseNotPresentWithLeaseOperation": (409, "The lease ID is not present with the specified lease operation."),
     "PathAlreadyExists": (409, "The specified path already exists."),
     "PathConflict": (
         409,
@@ -152,10 +140,7 @@ _ERRORS: dict[str, tuple[int, str]] = {
     "MissingContentLengthHeader": (411, "Content-Length HTTP header was not specified."),
     "ConditionNotMet": (412, "The condition specified using HTTP conditional header(s) is not met."),
     "LeaseIdMismatch": (412, "The lease ID specified did not match the lease ID for the resource."),
-    "LeaseIdMissing": (
-        412,
-        "There is currently a lease on the resource and no lease ID was specified in the request.",
-    ),
+    "LeaseIdMissing": (412, "There is currently a lease on the resource and no lease ID was specified in the request."),
     "LeaseNotPresent": (412, "There is currently no lease on the resource."),
     "LeaseLost": (412, "A lease ID was specified, but the lease for the resource has expired."),
     "SourceConditionNotMet": (412, "The source condition specified using HTTP conditional header(s) is not met."),

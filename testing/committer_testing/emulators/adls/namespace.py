@@ -82,15 +82,7 @@ class Namespace:
 
     # --- Changing -------------------------------------------------------------------------------------------------
 
-    def create(
-        self,
-        filesystem: str,
-        path: str,
-        *,
-        directory: bool,
-        conditions: Conditions,
-        lease: str | None,
-    ) -> Node:
+    def create(self, filesystem: str, path: str, *, directory: bool, conditions: Conditions, lease: str | None) -> Node:
         """Creates a file, or empties the one that is there, or creates a directory unless there is one.
 
         Missing parents are made. A directory that exists keeps what it holds.

@@ -24,10 +24,7 @@ _ERRORS: dict[str, tuple[int, str]] = {
     "gone": (410, "The resumable upload session or rewrite token is no longer available."),
     "conditionNotMet": (412, "At least one of the pre-conditions you specified did not hold."),
     "requestedRangeNotSatisfiable": (416, "Request range not satisfiable"),
-    "rateLimitExceeded": (
-        429,
-        "The project exceeded the rate limit for requests. Please reduce your request rate.",
-    ),
+    "rateLimitExceeded": (429, "The project exceeded the rate limit for requests. Please reduce your request rate."),
     "clientClosedRequest": (499, "Client Closed Request"),
     "backendError": (503, "We encountered an internal error. Please try again."),
     "internalError": (500, "We encountered an internal error. Please try again."),

@@ -168,12 +168,7 @@ class Namespace:
         return made
 
     def copy(
-        self,
-        source: StoredObject,
-        bucket: str,
-        name: str,
-        draft: Draft | None,
-        preconditions: Preconditions,
+        self, source: StoredObject, bucket: str, name: str, draft: Draft | None, preconditions: Preconditions
     ) -> StoredObject:
         """Makes an object with the data of another; with its metadata, too, unless a draft says what to have.
 
