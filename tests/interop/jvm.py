@@ -116,7 +116,7 @@ class Jvm:
             raise NoJavaError("py4j is not installed")
         from py4j.java_gateway import GatewayParameters, JavaGateway
 
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dfile.encoding=UTF-8"]
+        options = ["-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dfile.encoding=UTF-8"]
         # File names go through the platform's encoding, which without a locale is ASCII.
         options += ["-Dsun.jnu.encoding=UTF-8", f"-Djava.io.tmpdir={temporary}"]
         environment = {**os.environ, "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8"}
@@ -139,7 +139,7 @@ class Jvm:
                 port=port,
                 auth_token=token,
                 # A Java object that goes out of scope would call the JVM from wherever the collector runs, the
-                # event loop included. The few thousand objects of a test session may stay.
+                # event loop included. So all stay: half a gigabyte of them when every test of HDFS runs.
                 enable_memory_management=False,
             )
         )
