@@ -30,9 +30,9 @@ from committer.advice import page
 from committer.errors import CommitterError, UnsupportedError
 from committer.paths import StorePath
 from committer.spark.examining_executors import of_executors
+from committer.spark.job_side import EndRequest, SetupRequest
 from committer.spark.jvm import building
 from committer.spark.protocol_jar import NEWEST, feature_of, jar_path, untried, versions_here
-from committer.spark.protocol_jobs import EndRequest, SetupRequest
 from committer.spark.protocol_session import (
     PROTOCOL,
     PROTOCOL_KEY,

@@ -24,9 +24,8 @@ from committer.events import Listener
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
-from committer.spark.job_side import answered, refuse_other_release
+from committer.spark.job_side import answered, refuse_conflicts, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
-from committer.spark.protocol_jobs import refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
 from committer.spark.sessions import JARS, is_connect, running_gateway, with_jar
