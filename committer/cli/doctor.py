@@ -271,7 +271,7 @@ def examine_with_spark(uri: str, common: Common) -> Answer:
     try:
         importlib.import_module("pyspark")
         examining = importlib.import_module("committer.spark.examining")
-        places = importlib.import_module("committer.spark.default_place")
+        places = importlib.import_module("committer.spark.sessions")
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"{error.name} is not installed for this Python",
