@@ -23,7 +23,7 @@ import msgspec
 from committer.errors import TaskError
 from committer.file_names import partition_directory
 from committer.spark.formats.base import FileFormat, RowFile, compute
-from committer.spark.partition_text import partition_texts
+from committer.spark.formats.spelling import partition_texts
 from committer.spark.schema import FilePlan, arrow_schema
 
 if TYPE_CHECKING:
