@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from committer.api.job import Job
 from committer.api.recover import check_recovery, check_settlement, recover, settle
 from committer.cli.cleaning import run_clean
 from committer.cli.looking import Look
@@ -15,7 +12,6 @@ from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, how_to_name_winners, left_entries, planned_end
 from committer.cli.text import Exit, command
-from committer.cli.what_to_do import refuse_classic
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.standing import MEANINGS, Standing
@@ -25,18 +21,6 @@ from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-
-
-@asynccontextmanager
-async def _joined(target: Target) -> AsyncIterator[Job]:
-    """Attaches the job; reports a job of Hadoop's FileOutputCommitter as such."""
-    try:
-        async with target.attach() as job:
-            yield job
-    except JobNotFoundError:
-        await refuse_classic(target.session, target.uri, target.job_id)
-        raise
-
 
 # -- plan and commit ------------------------------------------------------------------------------------------------
 
@@ -50,7 +34,7 @@ async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | N
         if look.decision is not None and look.decision.decision == "commit" and look.outcome is None:
             parts.append(line("there is nothing to plan: a commit or recover carries out what is decided", indent=2))
         return Answer(data, parts)
-    async with _joined(target) as job:
+    async with target.attach() as job:
         if messages is None and job.spec.delivery == "message" and not from_attempts:
             raise ConfigurationError(
                 f"job {target.job_id} takes task commits by message: the command line must say which attempts win",
@@ -128,16 +112,9 @@ def _reported(report: JobReport, what: str) -> Answer:
 
 async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
     """Plans ``recover``; raises the error that it would be refused with."""
-    session = target.session
     # First: a job behind a link is not judged.
     look = await target.look()
-    if look.is_no_job:
-        await refuse_classic(session, target.uri, target.job_id)
-    try:
-        await check_recovery(target.uri, target.job_id, rollback=rollback, force=force, **session.reach)
-    except JobNotFoundError:
-        await refuse_classic(session, target.uri, target.job_id)
-        raise
+    await check_recovery(target.uri, target.job_id, rollback=rollback, force=force, **target.session.reach)
     decision, outcome = look.decision, look.outcome
     if outcome is not None:
         will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"
@@ -212,10 +189,8 @@ async def plan_abort(target: Target) -> Answer:
     """Plans ``abort``; raises JobNotFoundError if not even an entry exists, JobDecidedError if decided to commit."""
     look = await target.look()
     if look.absent is not None and not await left_entries(target):
-        await refuse_classic(target.session, target.uri, target.job_id)
         raise look.absent
     if look.is_no_job and not look.is_settled:
-        await refuse_classic(target.session, target.uri, target.job_id)
         raise JobNotFoundError(
             f"there is no job {target.job_id} at {target.uri}: {look.half or 'its directory holds no record of one'}",
             operation="abort",
