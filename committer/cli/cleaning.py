@@ -112,14 +112,16 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
     """Runs ``committer cleanup`` after confirmation; exit code 1 if a job was kept or could not be removed."""
     session, job_id = target.session, target.job_id or None
     held = job_id is not None and await left_entries(target)
+    dropped = ""
     try:
         report = await cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
     except JobNotFoundError:
         # Entries of a job that no longer exists are deleted all the same.
-        if held and not await left_entries(target):
-            return _dropped(target)
-        raise
-    parts = [line(f"{count(len(report.removed), 'job')} removed, {len(report.kept):,} kept")]
+        if not held or await left_entries(target):
+            raise
+        report, dropped = CleanupReport(removed=[], kept={}), "its entries are deleted; nothing else of it existed"
+    told = f"{count(len(report.removed), 'job')} removed, {len(report.kept):,} kept"
+    parts = [line(f"job {target.job_id}: {dropped}" if dropped else told)]
     given_up = [f"{name}: {reason}" for name, reason in report.given_up.items()]
     parts += [
         *named("removed", report.removed),
@@ -128,6 +130,7 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
     ]
     code = Exit.FAILED if job_id in report.kept or report.failed else Exit.OK
     data = {
+        **({"job_id": target.job_id, "result": dropped} if dropped else {}),
         "done": code is Exit.OK,
         "removed": report.removed,
         "kept": report.kept,
@@ -135,19 +138,3 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
         "failed": report.failed,
     }
     return Answer(data, parts, code)
-
-
-def _dropped(target: Target) -> Answer:
-    words = "its entries are deleted; nothing else of it existed"
-    return Answer(
-        {
-            "done": True,
-            "job_id": target.job_id,
-            "result": words,
-            "removed": [],
-            "kept": {},
-            "given_up": {},
-            "failed": [],
-        },
-        [line(f"job {target.job_id}: {words}")],
-    )
