@@ -49,8 +49,7 @@ from committer.spark.protocol_session import (
     names_unspelled,
     unpacked,
 )
-from committer.spark.protocol_storage import storage_options_of
-from committer.spark.session_settings import USER_INFO, add_from_session
+from committer.spark.session_settings import USER_INFO, add_from_session, storage_options_of
 from committer.spark.sessions import default_of, master_named
 from committer.spec import JobSpec
 from committer.stores.examination import Finding

@@ -48,9 +48,8 @@ from committer.spark.destination import look_at
 from committer.spark.jvm import building
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_jar import check_spark
-from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
 from committer.spark.publishing import SparkPool, StorageSent, refuse_without_executors
-from committer.spark.session_settings import choices_of, roots_beside
+from committer.spark.session_settings import OWN, choices_of, roots_beside, says_how_to_reach, storage_options_of
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 

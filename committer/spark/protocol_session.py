@@ -26,8 +26,8 @@ from committer.spark.commit_log import DriverLog
 from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_conflicts, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
-from committer.spark.protocol_storage import checked
 from committer.spark.publishing import SparkPool
+from committer.spark.session_settings import checked
 from committer.spark.sessions import JARS, is_connect, running_gateway, with_jar
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
