@@ -16,7 +16,6 @@ from committer.errors import (
     StoreLinkError,
     StoreNotFoundError,
     StorePermissionError,
-    UnsupportedError,
 )
 from committer.layout import MANIFEST_SUFFIX, TEMPORARY, DirectoryName, JobLayout, has_nonce
 from committer.paths import StorePath
@@ -210,25 +209,19 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         delivery="message" if info.delivery == "message" else "listing",
         setup=DirectoryName.of(info.directory).setup,
     )
+    by_message = spec.delivery == "message"
     try:
-        layout = committer_for(spec.committer).layout(spec)
-    except UnsupportedError:
-        return None
-    by_message = info.delivery == "message"
-    try:
-        staging = isinstance(committer_for(spec.committer), StagingCommitter) and not by_message
-        if staging and (await read_setup(store, layout)).spec.records_at:
+        kind = committer_for(spec.committer)
+        layout = kind.layout(spec)
+        if not by_message and isinstance(kind, StagingCommitter) and (await read_setup(store, layout)).spec.records_at:
             return None
-    except CommitterError:
-        return None
-    place = layout.attempts if by_message else layout.manifests
-    try:
+        place = layout.attempts if by_message else layout.manifests
         names = [child.path.name async for child in store.list(place)]
-        return sum(name.endswith(MANIFEST_SUFFIX) if by_message else layout.is_record(name) for name in names)
     except StoreNotFoundError:
         return 0
-    except StoreError:
+    except CommitterError:
         return None
+    return sum(name.endswith(MANIFEST_SUFFIX) if by_message else layout.is_record(name) for name in names)
 
 
 async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:
