@@ -48,7 +48,7 @@ from committer.spark.destination import look_at
 from committer.spark.jvm import building
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_jar import check_spark
-from committer.spark.publishing import SparkPool, StorageSent, refuse_without_executors
+from committer.spark.publishing import SparkPool, refuse_without_executors, sendable_storage
 from committer.spark.session_settings import OWN, choices_of, roots_beside, says_how_to_reach, storage_options_of
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
@@ -97,7 +97,7 @@ def call_of(request: SetupRequest | EndRequest) -> RunningWrite | None:
     return call
 
 
-PoolOf: TypeAlias = Callable[[StorageSent], SparkPool]
+PoolOf: TypeAlias = Callable[[Mapping[str, object]], SparkPool]
 """Creates a pool that publishes on the session's executors; blocks."""
 
 _COMMITTERS: Final = frozenset({"manifest", "magic"})
@@ -356,7 +356,7 @@ async def commit(
         with aborted_by_spark("write again"):
             if pool_of is None or job.spec.config.publish == "driver":
                 return await job.commit(task_commits=commits, tasks=len(commits))
-            pool = await asyncio.to_thread(pool_of, StorageSent(spec.layout.destination, options))
+            pool = await asyncio.to_thread(pool_of, sendable_storage(spec.layout.destination, options))
             try:
                 return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
             finally:
