@@ -30,7 +30,7 @@ from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine, scratc
 from benchmarks.slow_store import SlowStore
 from benchmarks.spark_write import start_session
 from committer.api.job_opening import attach_job
-from committer.spark import protocol_jobs
+from committer.spark import job_side
 from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FarJobs:
     def __init__(self, latency_s: float) -> None:
         self.measured: dict[str, float] = {}
         self._latency_s = latency_s
-        self._commit = protocol_jobs.commit
+        self._commit = job_side.commit
 
     async def commit(self, *arguments: Any, **named: Any) -> Any:
         """In place of the job side's: the same, on that store."""
@@ -64,11 +64,11 @@ class FarJobs:
         async def attach(*given: Any, **options: Any) -> Any:
             return await attach_job(*given, **{**options, "storage_options": {"store": slow}})
 
-        protocol_jobs.attach_job = attach  # type: ignore[assignment]
+        job_side.attach_job = attach  # type: ignore[assignment]
         try:
             return await self._commit(*arguments, **named)
         finally:
-            protocol_jobs.attach_job = attach_job
+            job_side.attach_job = attach_job
             self.measured = {
                 "wall_s": perf_counter() - started,
                 "cpu_s": process_time() - used,
@@ -99,8 +99,6 @@ def asked(spark: SparkSession, method: str) -> float:
 
 def measure(spark: SparkSession, side: str, shape: tuple[int, int, int], latency_ms: int, root: Path) -> dict[str, Any]:
     """Writes once; what the job commit took, and how many calls."""
-    from committer.spark import job_side
-
     tasks, files, directories = shape
     target = root / "table"
     spark.conf.set(PROTOCOL_KEY, PROTOCOLS[side])

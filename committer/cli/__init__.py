@@ -36,17 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except BaseException as error:
+    except KeyboardInterrupt:
         # Loading modules is half of a short command's time.
-        if not _is_interrupt(error):
-            raise
         print("committer: interrupted; nothing was changed", file=sys.stderr)
         return 130
     return run(sys.argv[1:] if arguments is None else arguments)
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Reports whether Ctrl-C is the cause; Python turns it into another error during a class definition."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None

@@ -12,15 +12,14 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 import committer
-from committer.cli import cleaning, ending, explaining
+from committer.cli import ending, explaining
 from committer.cli import uploads as pending
 from committer.cli.doctor import doctor as examine
 from committer.cli.doctor import examine_with_spark
 from committer.cli.inspecting import compare
 from committer.cli.inspecting import inspect as read_record
 from committer.cli.output import Answer, Screen
-from committer.cli.references import choices_of, storage_options_of
-from committer.cli.session import Common, Session
+from committer.cli.session import Common, Session, choices_of, storage_options_of
 from committer.cli.surveying import jobs as survey
 from committer.cli.target import Target, guided, interrupted, older, read_messages
 from committer.cli.text import Exit, as_commands, command, exit_of, reach_by
@@ -285,7 +284,7 @@ def cleanup(
             next_step="give the job, --job ID, or an age, --older-than 7d",
         )
     target = Target(Session(common, uri), uri, job or "")
-    return _settled(target, "cleanup", cleaning.plan_clean, cleaning.run_clean, yes, older_than=age, force=force)
+    return _settled(target, "cleanup", ending.plan_clean, ending.run_clean, yes, older_than=age, force=force)
 
 
 @app.command

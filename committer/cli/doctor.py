@@ -55,10 +55,8 @@ class Doctor:
                 await self._ask_the_store(None)
             else:
                 await self._try("create exclusively", self._create_exclusively)
-                await self._try("rename without replacing", self._rename_without_replacing)
                 await self._try("rename replacing", self._rename_replacing)
                 await self._try("rename a directory", self._rename_directory)
-                await self._try("identity through a rename", self._identity)
                 await self._try("the store's own probe", self._probe)
                 await self._ask_the_store(self._room / "trials")
                 await self._try("clock", self._clock)
@@ -116,23 +114,14 @@ class Doctor:
             return ("ok", "the second create is refused") if kept == b"first" else ("failed", "the second one won")
         return "failed", "two creates of one file both succeed: jobs cannot be decided here"
 
-    async def _rename_without_replacing(self) -> tuple[Verdict, str]:
-        if not self._store.capabilities.no_replace_rename:
-            return "skipped", "the store cannot"
-        source, target = await self._two("kept")
-        try:
-            await self._store.rename_file(source, target)
-        except StoreExistsError:
-            kept = await self._store.read(target, limit=100)
-            return ("ok", "a file in the way is kept") if kept == b"old" else ("failed", "the file was replaced")
-        return "failed", "a file in the way is replaced: one job can overwrite another's output"
-
     async def _rename_replacing(self) -> tuple[Verdict, str]:
         can = self._store.capabilities
         if not can.replacing_rename:
             more = ": existing_target=replace is refused or costs more" if can.atomic_file_rename else ""
             return "skipped", f"the store cannot{more}"
-        source, target = await self._two("replaced")
+        source, target = self._room / "new", self._room / "replaced"
+        await self._store.put(source, b"new")
+        await self._store.put(target, b"old")
         await self._store.rename_file(source, target, replace=True)
         new = await self._store.read(target, limit=100)
         if new != b"new" or await status_or_none(self._store, source) is not None:
@@ -159,26 +148,8 @@ class Doctor:
             return "ok", "moved in one step; a directory in the way is kept"
         return "failed", "a directory in the way is replaced or entered"
 
-    async def _identity(self) -> tuple[Verdict, str]:
-        can = self._store.capabilities
-        if not can.identity:
-            return "warning", "files have no identity here: a lost answer to a rename may stay unknown"
-        if not can.no_replace_rename:
-            return "skipped", "the store cannot"
-        before = await self._store.put(self._room / "identity", b"identity")
-        after_path = self._room / "identity-renamed"
-        await self._store.rename_file(self._room / "identity", after_path)
-        after = await self._store.status(after_path)
-        listed = [child async for child in self._store.list(self._room) if child.path == after_path]
-        if not listed or listed[0].identity != after.identity:
-            return "failed", "a listing and a look at the file disagree on its identity"
-        if before.identity is not None and before.identity == after.identity:
-            return "ok", "the same before and after, and in a listing"
-        if can.identity_through_rename:
-            return "failed", "a rename changes it: a commit whose answer was lost cannot be told from another's"
-        return "warning", "a rename changes it"
-
     async def _probe(self) -> tuple[Verdict, str]:
+        """Tests that a rename replaces nothing and keeps the file's identity, as far as the store renames."""
         await self._store.probe(self._room)
         return "ok", "what a job's setup proves holds"
 
@@ -204,12 +175,6 @@ class Doctor:
             return "ok", f"the store's and this machine's differ by less than {max(skew, 0) + 1:.0f} s"
         which = "behind" if behind > ahead else "ahead of"
         return "warning", f"the store's is {seconds(skew)} {which} this machine's: cleanup --older-than is off by that"
-
-    async def _two(self, name: str) -> tuple[StorePath, StorePath]:
-        source, target = self._room / f"{name}-source", self._room / f"{name}-target"
-        await self._store.put(source, b"new")
-        await self._store.put(target, b"old")
-        return source, target
 
     async def _clean(self) -> None:
         try:
@@ -271,7 +236,7 @@ def examine_with_spark(uri: str, common: Common) -> Answer:
     try:
         importlib.import_module("pyspark")
         examining = importlib.import_module("committer.spark.examining")
-        places = importlib.import_module("committer.spark.default_place")
+        places = importlib.import_module("committer.spark.sessions")
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"{error.name} is not installed for this Python",

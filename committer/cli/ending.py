@@ -1,21 +1,19 @@
-"""Commands that end a job: plan, commit, recover, settle and abort, each with its plan."""
+"""Commands that end a job: plan, commit, recover, settle, abort and cleanup, each with its plan."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
-from committer.api.job import Job
+from committer.api.cleanup import CleanupReport, cleanup, clock_told, plan_cleanup, refuse_to_clean
+from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, NO_RECORD, JobInfo, list_jobs
 from committer.api.recover import check_recovery, check_settlement, recover, settle
-from committer.cli.cleaning import run_clean
 from committer.cli.looking import Look
 from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, how_to_name_winners, left_entries, planned_end
 from committer.cli.text import Exit, command
-from committer.cli.what_to_do import refuse_classic
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.standing import MEANINGS, Standing
@@ -25,18 +23,7 @@ from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-
-
-@asynccontextmanager
-async def _joined(target: Target) -> AsyncIterator[Job]:
-    """Attaches the job; reports a job of Hadoop's FileOutputCommitter as such."""
-    try:
-        async with target.attach() as job:
-            yield job
-    except JobNotFoundError:
-        await refuse_classic(target.session, target.uri, target.job_id)
-        raise
-
+from committer.stages.state.job_directory import JobState
 
 # -- plan and commit ------------------------------------------------------------------------------------------------
 
@@ -50,7 +37,7 @@ async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | N
         if look.decision is not None and look.decision.decision == "commit" and look.outcome is None:
             parts.append(line("there is nothing to plan: a commit or recover carries out what is decided", indent=2))
         return Answer(data, parts)
-    async with _joined(target) as job:
+    async with target.attach() as job:
         if messages is None and job.spec.delivery == "message" and not from_attempts:
             raise ConfigurationError(
                 f"job {target.job_id} takes task commits by message: the command line must say which attempts win",
@@ -128,16 +115,9 @@ def _reported(report: JobReport, what: str) -> Answer:
 
 async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
     """Plans ``recover``; raises the error that it would be refused with."""
-    session = target.session
     # First: a job behind a link is not judged.
     look = await target.look()
-    if look.is_no_job:
-        await refuse_classic(session, target.uri, target.job_id)
-    try:
-        await check_recovery(target.uri, target.job_id, rollback=rollback, force=force, **session.reach)
-    except JobNotFoundError:
-        await refuse_classic(session, target.uri, target.job_id)
-        raise
+    await check_recovery(target.uri, target.job_id, rollback=rollback, force=force, **target.session.reach)
     decision, outcome = look.decision, look.outcome
     if outcome is not None:
         will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"
@@ -212,10 +192,8 @@ async def plan_abort(target: Target) -> Answer:
     """Plans ``abort``; raises JobNotFoundError if not even an entry exists, JobDecidedError if decided to commit."""
     look = await target.look()
     if look.absent is not None and not await left_entries(target):
-        await refuse_classic(target.session, target.uri, target.job_id)
         raise look.absent
     if look.is_no_job and not look.is_settled:
-        await refuse_classic(target.session, target.uri, target.job_id)
         raise JobNotFoundError(
             f"there is no job {target.job_id} at {target.uri}: {look.half or 'its directory holds no record of one'}",
             operation="abort",
@@ -271,3 +249,128 @@ def _ended(target: Target, words: str, code: Exit) -> Answer:
         [line(f"job {target.job_id}: {words}")],
         code,
     )
+
+
+# -- cleanup ---------------------------------------------------------------------------------------------------------
+
+
+async def plan_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
+    """Plans ``cleanup``; an empty `target.job_id` means every job that is old enough. Refuses a named job that is
+    kept.
+    """
+    session, job_id = target.session, target.job_id or None
+    try:
+        report = await plan_cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
+    except JobNotFoundError:
+        if job_id is not None and await left_entries(target):
+            return planned_end(target, Look(None), "cleanup", "delete its entries")
+        raise
+    if job_id in report.kept:
+        refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
+    infos: dict[str, JobInfo] = {}
+    for info in await list_jobs(target.uri, **session.reach):
+        # At most one of several directories of one id holds a job.
+        if infos.get(info.job_id) is None or info.problem not in _HALVES:
+            infos[info.job_id] = info
+    # Cleanup by age removes nothing of other committers.
+    unrecorded = await _of_no_job(target) if job_id in report.removed else _LEFT
+    losses = [_with_loss(name, infos.get(name), unrecorded) for name in report.removed]
+    parts = [
+        line(f"jobs at {target.uri}", "bold"),
+        *named("what is left of these will be removed", losses),
+        *_kept("will be kept", report),
+    ]
+    if report.clock_ahead_s is not None and older_than is not None:
+        parts.insert(1, line(clock_told(report.clock_ahead_s), indent=2))
+    if not report.removed:
+        parts.insert(1, line("nothing will be removed", indent=2))
+    code = Exit.FAILED if job_id in report.kept else Exit.OK
+    data: dict[str, object] = {"done": False, "removes": report.removed, "keeps": report.kept}
+    return Answer(data, parts, code, final=not report.removed)
+
+
+_LOSSES: Final[dict[JobState, str]] = {
+    "open": "open: what its tasks wrote was never published, and is lost",
+    "committing": "decided to be committed: what it published stays; what it did not publish, and the old files that "
+    "it moved aside, are lost",
+    "committed": "committed: its published files stay",
+    "aborted": "aborted: nothing of it was published",
+    "rolled-back": "rolled back: what is not rolled back yet is rolled back first; where that cannot be, it stays, and "
+    "the old files that the job moved aside are lost",
+    "unknown": "its records do not say how it ended; another process may be removing them now. What it published, if "
+    "anything, stays; what is left of its task output is lost",
+}
+
+
+# Hadoop's FileOutputCommitter has one directory for all its jobs at a destination.
+_NOT_OURS: Final = (
+    "it holds no record of a job: another committer's, whose jobs may share it and be alive. What tasks wrote there, "
+    "and no job committed, is lost"
+)
+
+_LEFT: Final = (
+    "it holds no record of a job: what drivers, tasks and cleanups of this engine left. What tasks wrote there, and no "
+    "job committed, is lost"
+)
+
+_HALVES: Final = {
+    HALF_MADE: "a setup that was not finished, which published nothing; a driver that is setting it up now may fail",
+    HALF_REMOVED: "it is over: what it published, if anything, stays; what is left of its task output is lost",
+}
+
+_FORGOTTEN: Final = (
+    "but its stream cannot tell any more that this batch committed: should it be repeated, it is published a second "
+    "time, or stops at the files that exist"
+)
+
+
+async def _of_no_job(target: Target) -> str:
+    """Describes the loss of deleting a directory that has no record of a job: one look."""
+    found = (await target.look()).found
+    return _NOT_OURS if found is not None and found.is_foreign else _LEFT
+
+
+def _with_loss(name: str, info: JobInfo | None, unrecorded: str) -> str:
+    """Describes the loss of removing a job; `unrecorded` if no record describes one."""
+    if info is None:
+        return name
+    if info.kept:
+        return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
+    lost = unrecorded if info.problem == NO_RECORD else _HALVES.get(info.problem, _LOSSES[info.state])
+    return f"{name}: {lost}"
+
+
+def _kept(head: str, report: CleanupReport) -> list[Part]:
+    return named(head, [f"{name}: {reason}" for name, reason in report.kept.items()])
+
+
+async def run_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
+    """Runs ``committer cleanup`` after confirmation; exit code 1 if a job was kept or could not be removed."""
+    session, job_id = target.session, target.job_id or None
+    held = job_id is not None and await left_entries(target)
+    dropped = ""
+    try:
+        report = await cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
+    except JobNotFoundError:
+        # Entries of a job that no longer exists are deleted all the same.
+        if not held or await left_entries(target):
+            raise
+        report, dropped = CleanupReport(removed=[], kept={}), "its entries are deleted; nothing else of it existed"
+    told = f"{count(len(report.removed), 'job')} removed, {len(report.kept):,} kept"
+    parts = [line(f"job {target.job_id}: {dropped}" if dropped else told)]
+    given_up = [f"{name}: {reason}" for name, reason in report.given_up.items()]
+    parts += [
+        *named("removed", report.removed),
+        *named("of these, removed without their last steps, which failed", given_up),
+        *_kept("kept", report),
+    ]
+    code = Exit.FAILED if job_id in report.kept or report.failed else Exit.OK
+    data = {
+        **({"job_id": target.job_id, "result": dropped} if dropped else {}),
+        "done": code is Exit.OK,
+        "removed": report.removed,
+        "kept": report.kept,
+        "given_up": report.given_up,
+        "failed": report.failed,
+    }
+    return Answer(data, parts, code)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import msgspec
 from rich.console import Group
 
 from committer.api.load_record import load_record
 from committer.api.validate import names_manifest_committer_in_vain, validate
-from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
+from committer.cli.output import Answer, Part, line, pairs, table
 from committer.cli.session import Session, named
 from committer.cli.text import Exit, command, destination_above
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
@@ -22,7 +22,7 @@ from committer.layout import INTENT, MANIFEST_SUFFIX, PLAN, RECORDS, SUCCESS, TE
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.readable import count, size
-from committer.records.job_state import Decision, Entry, Fact, Intent, JobOpened, JobOutcome, JobSetup, decode_facts
+from committer.records.job_state import Decision, Entry, Intent, JobOpened, JobOutcome, JobSetup, decode_facts
 from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList
@@ -71,7 +71,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
     except RecordError as error:
         return await _other(session, path, error, limit)
     kind = _KINDS.get(type(record), type(record).__name__)
-    show = _SHOWN.get(type(record))
+    show = _SHOWN.get(type(record), _own)
     notes: list[str] = []
     # Statistics are decoded only on request; an inspected record is shown whole.
     if isinstance(record, TaskManifest | SuccessData):
@@ -83,8 +83,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
         record = _with_statistics(msgspec.structs.replace(record, commits=commits), path)
     if isinstance(record, SuccessData) and names_manifest_committer_in_vain(record):
         notes.append(TRAP)
-    shown = show(record, limit) if show is not None else [_generic(record)]
-    parts = [line(kind, "bold"), *shown, *(line(f"warning: {note}", "yellow") for note in notes)]
+    parts = [line(kind, "bold"), *show(record, limit), *(line(f"warning: {note}", "yellow") for note in notes)]
     return Answer({"path": path, "kind": kind, "record": record, "warnings": notes}, parts)
 
 
@@ -114,7 +113,7 @@ def _side_file(path: str, data: bytes, limit: int) -> Answer:
         parts = [line("copies of task records", "bold"), _listed(("files", "task attempt"), rows, limit, right=(0,))]
     else:
         record = facts = decode_facts(data, source=path)
-        parts = [line(kind, "bold"), *_facts(facts, limit)]
+        parts = [line(kind, "bold"), *([_table_of(facts, limit)] if facts else [])]
     return Answer({"path": path, "kind": kind, "record": record, "warnings": []}, parts)
 
 
@@ -280,56 +279,37 @@ def _pending(record: PendingCommit, _: int) -> list[Part]:
     ]
 
 
-def _uploads(record: UploadList, limit: int) -> list[Part]:
-    rows = [(one.name, one.id) for one in record.uploads]
-    return [
-        pairs([("job", record.job_id), ("task attempt", record.task_attempt)]),
-        _listed(("file", "upload"), rows, limit),
-    ]
+def _own(record: msgspec.Struct, limit: int) -> list[Part]:
+    """Shows a record of this engine by the names of its members: single values, then what holds more."""
+    rows: list[tuple[str, str]] = []
+    parts: list[Part] = []
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if isinstance(value, CommitterConfig):
+            parts += _choices(value)
+        elif isinstance(value, IOStatistics):
+            parts += _statistics(value)
+        elif isinstance(value, msgspec.Struct):
+            parts += [line(name, "bold"), *_own(value, limit)]
+        elif isinstance(value, list | tuple) and value and isinstance(value[0], msgspec.Struct):
+            parts.append(_table_of(value, limit))
+        else:
+            rows.append((name.replace("_", " "), _plain(name, value)))
+    return [pairs(rows), *parts]
 
 
-def _setup(record: JobSetup, _: int) -> list[Part]:
-    spec = record.spec
-    rows = [
-        ("job", spec.job_id),
-        ("destination", spec.destination),
-        ("committer", spec.committer),
-        ("delivery", spec.delivery),
-        ("set up", record.created),
-        ("driver", record.owner),
-        ("process", record.process.words if record.process else ""),
-    ]
-    return [pairs(rows), *_choices(spec.config)]
+def _table_of(values: Sequence[msgspec.Struct], limit: int) -> Part:
+    names = values[0].__struct_fields__
+    rows = [[_plain(name, getattr(value, name)) for name in names] for value in values]
+    return _listed(names, rows, limit)
 
 
-def _decision(record: Decision, limit: int) -> list[Part]:
-    parts = [
-        pairs(
-            [
-                ("job", record.job_id),
-                ("decided", record.decision),
-                ("when", record.created),
-                ("driver", record.driver),
-                ("tasks", f"{len(record.winners):,}"),
-                ("files", f"{record.files:,}"),
-                ("bytes", size(record.size)),
-                ("directories made", f"{record.directories:,}"),
-                ("side files", ", ".join(file.name for file in record.plan)),
-                ("takes old files away", "yes" if record.replacing else "no"),
-                ("destination was", "empty" if record.was_empty else "not empty"),
-                ("old _SUCCESS", "there" if record.success_present else "none"),
-            ]
-        ),
-        *_choices(record.config),
-    ]
-    if record.winners:
-        rows = [(f"{winner.files:,}", size(winner.size), winner.record) for winner in record.winners]
-        parts.append(_listed(("files", "bytes", "record"), rows, limit, right=(0, 1)))
-    return parts
-
-
-def _facts(facts: list[Fact], limit: int) -> list[Part]:
-    return [_listed(("kind", "size", "path"), [(f.kind, size(f.size), f.path) for f in facts], limit, right=(1,))]
+def _plain(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else size(value) if name == "size" and isinstance(value, int) else str(value)
 
 
 def _choices(config: CommitterConfig) -> list[Part]:
@@ -337,16 +317,7 @@ def _choices(config: CommitterConfig) -> list[Part]:
     return [line("choices", "bold"), pairs(chosen, indent=2)] if chosen else [line("choices: all defaults")]
 
 
-def _generic(record: object) -> Part:
-    members = cast("dict[str, object]", builtins_of(record))
-    return pairs(
-        (name, count(len(value), "entry") if isinstance(value, list | dict) and value else value)
-        for name, value in members.items()
-        if value not in (None, "", [], {})
-    )
-
-
-def _listed(heads: tuple[str, ...], rows: Sequence[Sequence[str]], limit: int, *, right: Iterable[int] = ()) -> Part:
+def _listed(heads: Sequence[str], rows: Sequence[Sequence[str]], limit: int, *, right: Iterable[int] = ()) -> Part:
     more = [("",) * (len(heads) - 1) + (f"and {len(rows) - limit:,} more (--limit)",)] if len(rows) > limit else []
     return Group(line(""), table(heads, [*rows[:limit], *more], right=tuple(right), indent=2))
 
@@ -363,9 +334,6 @@ _SHOWN: Final[dict[type, Callable[..., list[Part]]]] = {
     SuccessData: _success,
     PendingCommit: _pending,
     PendingSet: _pending_set,
-    UploadList: _uploads,
-    JobSetup: _setup,
-    Decision: _decision,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from committer.api.list_jobs import JobInfo, why_no_job
@@ -15,7 +15,7 @@ from committer.errors import (
     StoreError,
     StoreLinkError,
     StoreNotFoundError,
-    UnsupportedError,
+    StorePermissionError,
 )
 from committer.layout import MANIFEST_SUFFIX, TEMPORARY, DirectoryName, JobLayout, has_nonce
 from committer.paths import StorePath
@@ -36,9 +36,8 @@ class Look:
         found: The children of its directory; None if it does not exist.
         problem: Why a record cannot be read; empty if all can.
         is_damaged: True if that record itself is at fault, not the store or an old release.
-        link: The error that names a link in place of one of its directories or records.
+        hidden: The error that hides it: a link in place of one of its directories or records, or no right to list it.
         absent: If nothing of the job exists, the error that says so.
-        is_out_of_sight: True if its directory cannot be listed.
         half: Why its directory, one of this engine's, holds no job.
     """
 
@@ -48,9 +47,8 @@ class Look:
     intent: Intent | None = None
     problem: str = ""
     is_damaged: bool = False
-    link: StoreLinkError | None = None
+    hidden: StoreError | None = None
     absent: JobNotFoundError | None = None
-    is_out_of_sight: bool = False
     half: str = ""
 
     @property
@@ -76,8 +74,8 @@ class Look:
     @property
     def words(self) -> str:
         """The job's state in words."""
-        if self.link is not None:
-            return f"cannot be looked at: {self.link.message}"
+        if self.hidden is not None:
+            return f"cannot be looked at: {self.hidden.message}"
         if self.problem:
             return f"cannot be read: {self.problem}"
         if self.outcome is not None:
@@ -104,8 +102,8 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
         await refuse_links(store, found, operation="look_at_job")
     except JobNotFoundError as error:
         return Look(None, absent=error)
-    except StoreLinkError as error:
-        return Look(JobDirectory(layout, {}), link=error)
+    except (StoreLinkError, StorePermissionError) as error:
+        return Look(JobDirectory(layout, {}), hidden=error)
     try:
         half = await why_no_job(store, found) if layout.setup_name else ""
         if half:
@@ -119,11 +117,6 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
     except (RecordError, StoreError) as error:
         return _unread(found, error)
     return Look(found, decision, outcome, intent)
-
-
-def out_of_sight(layout: JobLayout, error: StoreError) -> Look:
-    """Returns the state of a job whose directory cannot be read."""
-    return replace(_unread(JobDirectory(layout, {}), error), is_out_of_sight=True)
 
 
 async def look_at_setup(store: Store, look: Look) -> Look:
@@ -145,8 +138,12 @@ async def jobs_of_orphans(store: Store, destination: StorePath) -> list[str]:
 
 def _unread(found: JobDirectory, error: CommitterError) -> Look:
     damaged = isinstance(error, RecordError) and error.field != "version"
-    problem = error.message if damaged or not error.next_step else f"{error.message}; {error.next_step}"
-    return Look(found, problem=problem, is_damaged=damaged)
+    return Look(found, problem=error.message if damaged else with_step(error), is_damaged=damaged)
+
+
+def with_step(error: CommitterError) -> str:
+    """Returns an error's message with its next step, if it has one."""
+    return f"{error.message}; {error.next_step}" if error.next_step else error.message
 
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
@@ -212,25 +209,19 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         delivery="message" if info.delivery == "message" else "listing",
         setup=DirectoryName.of(info.directory).setup,
     )
+    by_message = spec.delivery == "message"
     try:
-        layout = committer_for(spec.committer).layout(spec)
-    except UnsupportedError:
-        return None
-    by_message = info.delivery == "message"
-    try:
-        staging = isinstance(committer_for(spec.committer), StagingCommitter) and not by_message
-        if staging and (await read_setup(store, layout)).spec.records_at:
+        kind = committer_for(spec.committer)
+        layout = kind.layout(spec)
+        if not by_message and isinstance(kind, StagingCommitter) and (await read_setup(store, layout)).spec.records_at:
             return None
-    except CommitterError:
-        return None
-    place = layout.attempts if by_message else layout.manifests
-    try:
+        place = layout.attempts if by_message else layout.manifests
         names = [child.path.name async for child in store.list(place)]
-        return sum(name.endswith(MANIFEST_SUFFIX) if by_message else layout.is_record(name) for name in names)
     except StoreNotFoundError:
         return 0
-    except StoreError:
+    except CommitterError:
         return None
+    return sum(name.endswith(MANIFEST_SUFFIX) if by_message else layout.is_record(name) for name in names)
 
 
 async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:

@@ -14,8 +14,8 @@ from committer.api.job_opening import attach_job
 from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
+from committer.cli.surveying import refuse_classic, ways_out
 from committer.cli.text import Exit, as_commands, command, commands_of, destination_above, told_destination
-from committer.cli.what_to_do import ways_out
 from committer.committers.find_job import find_layout
 from committer.errors import (
     CommitterError,
@@ -61,13 +61,11 @@ class Target:
         return attach_job(spec_or_uri, job_id=self.job_id, progress=session.display, **session.reach)
 
     async def look(self) -> Look:
-        """Reads the job's state; raises StoreLinkError for a link among its directories or records: no command
-        continues.
-        """
+        """Reads the job's state; raises the error that hides the job: no command continues."""
         async with self.session.store(StorePath.of(self.uri)) as store:
             look = await look_at(store, await find_layout(store, StorePath.of(self.uri), self._checked_id()))
-        if look.link is not None:
-            raise look.link
+        if look.hidden is not None:
+            raise look.hidden
         return look
 
     def command(self, name: str, *more: str) -> str:
@@ -142,6 +140,7 @@ def guided(
             raise
         if isinstance(error, DestinationNotFoundError):
             raise
+        target.session.run(refuse_classic(target.session, target.uri, target.job_id))
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         if target.job_id and error.operation in _LOOKING and not error.next_step.startswith(CORRECT_THE_PATH):

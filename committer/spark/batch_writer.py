@@ -31,6 +31,7 @@ from committer.spark.carried_errors import aborted_by_spark, to_caller
 from committer.spark.commit_log import log_event
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import keep_report
+from committer.spark.formats.base import Sink
 from committer.spark.modes import SaveMode, commit_config, target_exists
 from committer.spark.options import WriteOptions
 from committer.spark.output import FileNames, TaskOutput
@@ -128,7 +129,7 @@ class SmallFiles:
                 raise
 
 
-class SmallFile(io.RawIOBase):
+class SmallFile(Sink):
     """File kept in memory; `begin` opens it on the store once it exceeds `limit` bytes, else `add` receives it at
     the end.
     """
@@ -143,28 +144,16 @@ class SmallFile(io.RawIOBase):
         self._begin = begin
         self._kept = io.BytesIO()
         self._file: Any = None
-        self._position = 0
 
-    def writable(self) -> bool:
-        """True."""
-        return True
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._position
-
-    def write(self, data: object, /) -> int:
-        """Appends a buffer."""
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        self._position += len(view)
+    def _take(self, data: memoryview) -> None:
         if self._file is None:
-            if self._position <= self._limit:
-                return self._kept.write(view)
+            if self.tell() + len(data) <= self._limit:
+                self._kept.write(data)
+                return
             self._file = self._begin(self._name)
             self._file.write(self._kept.getbuffer())
             self._kept = io.BytesIO()
-        self._file.write(view)
-        return len(view)
+        self._file.write(data)
 
     def close(self) -> None:
         """Finishes the file; idempotent."""

@@ -17,11 +17,11 @@ from committer.paths import StorePath
 from committer.spark import missing_package
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter, set_up
 from committer.spark.carried_errors import to_caller
-from committer.spark.default_place import at_default, default_of_environment
 from committer.spark.modes import mode_of_write
 from committer.spark.options import is_absolute, parse_options
 from committer.spark.schema import plan_files
 from committer.spark.session_settings import as_option, config_options, roots_beside, with_choices
+from committer.spark.sessions import at_default, default_of_environment
 
 if TYPE_CHECKING:
     from committer.spark.stream_writer import CommitterStreamWriter

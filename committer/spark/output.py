@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from io import IOBase
-from itertools import groupby
 from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +22,7 @@ import msgspec
 from committer.errors import TaskError
 from committer.file_names import partition_directory
 from committer.spark.formats.base import FileFormat, RowFile, compute
-from committer.spark.partition_text import partition_texts
+from committer.spark.formats.spelling import partition_texts
 from committer.spark.schema import FilePlan, arrow_schema
 
 if TYPE_CHECKING:
@@ -114,29 +113,27 @@ class Spill:
     """Local disk file that holds rows by directory until they are written.
 
     It is one uncompressed Arrow file without a name, so the system removes it however the process ends. It is read
-    through a memory map, so its bytes are in the page cache. Memory: 32 bytes per added slice.
+    through a memory map, so its bytes are in the page cache. Memory: 24 bytes per added slice, some 100 per directory.
     """
 
     def __init__(self, task: int = 0) -> None:
         self._folder = local_folder(task)
         self._file: IO[bytes] | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._codes: dict[str, int] = {}
-        # Per slice: the directory's code, the batch's number, the first row in the batch, the number of rows.
-        self._slices = tuple(array("q") for _ in range(4))
+        # Per slice of a directory three numbers: the batch's, the first row in the batch, and that of the rows.
+        self._slices: dict[str, array[int]] = {}
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._pending_bytes = 0
         self._batches = 0
 
     def __contains__(self, directory: str) -> bool:
-        return directory in self._codes
+        return directory in self._slices
 
     def add(self, directory: str, rows: pa.Table) -> None:
         """Appends rows to those of the directory."""
-        code = self._codes.setdefault(directory, len(self._codes))
-        for column, value in zip(self._slices, (code, self._batches, self._pending_rows, rows.num_rows), strict=True):
-            column.append(value)
+        slices = self._slices.setdefault(directory, array("q"))
+        slices.extend((self._batches, self._pending_rows, rows.num_rows))
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         self._pending_bytes += rows.nbytes
@@ -168,7 +165,6 @@ class Spill:
         directory.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         self.flush()
         if self._file is None or self._writer is None:
@@ -178,22 +174,17 @@ class Spill:
             self._file.flush()
         except OSError as error:
             raise self._disk_error(error) from error
-        codes, batches, starts, counts = self._slices
         # Not closed: buffers may still refer to the map, and it is freed with the last of them.
         mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
         batch = lru_cache(_OPEN_BATCHES)(reader.get_batch)
-        order = pc.array_sort_indices(pa.array(codes, pa.int64()))
-        directories = list(self._codes)
 
-        def rows(slices: Iterator[int]) -> Iterator[pa.Table]:
-            for at in slices:
-                yield pa.Table.from_batches([batch(batches[at]).slice(starts[at], counts[at])])
+        def rows(slices: array[int]) -> Iterator[pa.Table]:
+            for number, start, count in zip(slices[::3], slices[1::3], slices[2::3], strict=True):
+                yield pa.Table.from_batches([batch(number).slice(start, count)])
 
-        # The sort is stable: slices of one directory keep their order.
-        places = (place.as_py() for place in order)
-        for code, slices in groupby(places, codes.__getitem__):
-            yield directories[code], rows(slices)
+        for directory, slices in self._slices.items():
+            yield directory, rows(slices)
 
     def close(self) -> None:
         """Frees the disk space; idempotent."""

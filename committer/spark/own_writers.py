@@ -235,7 +235,7 @@ def foreach_partition(
         commits = _run(df, partition, write_fn)
         if not on_executors:
             return job.commit(task_commits=commits, tasks=len(commits))
-        with closing(SparkPool(df.sparkSession.sparkContext, options.storage_options)) as pool:
+        with closing(SparkPool(df.sparkSession.sparkContext, options.storage)) as pool:
             return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from committer import sync
 from committer.api.publishing import PublishAccount, PublishChunk
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _LOG = job_logger("committer.spark")
 
-Storage: TypeAlias = Callable[[], Mapping[str, object]]
-"""Returns the storage options in a worker. Pickled, so it holds no secret."""
-
 # A thread waits for each chunk's Spark job.
 _MOST_AT_ONCE: Final = 256
 
@@ -34,10 +31,11 @@ class SparkPool:
     """Pool of a classic session's executors that publish for a driver: ``job.commit(publish_with=pool)``.
 
     Spark repeats a task whose executor was lost; if Spark gives up, the driver publishes the chunk. Creating the
-    pool and closing it, which cancels running tasks, block: not for an event loop.
+    pool and closing it, which cancels running tasks, block: not for an event loop. `storage` are the storage options
+    of the workers, which resolve their references.
     """
 
-    def __init__(self, context: SparkContext, storage: Storage) -> None:
+    def __init__(self, context: SparkContext, storage: Mapping[str, object]) -> None:
         self._context: Any = context
         self._storage = storage
         self._slots = self._find_slots()
@@ -85,28 +83,20 @@ class SparkPool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def publish_in_task(storage: Storage, chunk: PublishChunk) -> PublishAccount:
-    """Publishes a chunk inside a Spark task."""
-    return sync.publish_chunk(chunk, storage() or None)
+def publish_in_task(storage: Mapping[str, object], chunk: PublishChunk) -> PublishAccount:
+    """Publishes a chunk inside a Spark task, where references are resolved."""
+    found = {key: Found.by(value, key) if isinstance(value, str) else value for key, value in storage.items()}
+    return sync.publish_chunk(chunk, found or None)
 
 
-class StorageSent:
-    """Storage options that may be sent to workers: references and values that are no secrets.
+def sendable_storage(destination: StorePath, options: Mapping[str, object]) -> dict[str, object]:
+    """Selects the storage options that may be sent to workers: references and values that are no secrets.
 
     Without the others, workers use the store's default credentials; if these fail, the driver publishes.
     """
-
-    def __init__(self, destination: StorePath, options: Mapping[str, object]) -> None:
-        self.options: dict[str, object] = {}
-        table = options_of(destination.scheme)
-        for key, value in options.items():
-            text = value.reference if isinstance(value, Found) else value
-            if _may_be_sent(table, key, text):
-                self.options[key] = text
-
-    def __call__(self) -> Mapping[str, object]:
-        """Returns the options."""
-        return self.options
+    table = options_of(destination.scheme)
+    texts = {key: value.reference if isinstance(value, Found) else value for key, value in options.items()}
+    return {key: text for key, text in texts.items() if _may_be_sent(table, key, text)}
 
 
 def _may_be_sent(table: OptionTable | None, key: str, value: object) -> bool:

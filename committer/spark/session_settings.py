@@ -1,14 +1,17 @@
-"""Reads a write's options from a classic session's ``spark.hadoop.*`` keys.
+"""Reads what a session's settings say of a write: its options, and how its store is reached.
 
-Only keys in the Spark configuration count, not Hadoop's defaults; values come from the session's Hadoop
-configuration. A secret's value is never read, because Spark shows options in plans and logs and py4j logs its
-traffic (DEBUG): the user is told to pass a reference.
+A write by Python reads a classic session's ``spark.hadoop.*`` keys. Only keys in the Spark configuration count, not
+Hadoop's defaults; values come from the session's Hadoop configuration. A secret's value is never read, because Spark
+shows options in plans and logs and py4j logs its traffic (DEBUG): the user is told to pass a reference.
+
+To the job side of the commit protocol the JVM sends its Hadoop keys with each request, in memory or through a pipe.
+They appear in no record, plan or log, and tasks do not get them: they use their own JVM's configuration.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,10 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from committer.advice import page
-from committer.errors import StorePermissionError
+from committer.errors import CommitterError, ConfigurationError, StorePermissionError
 from committer.logs import job_logger
 from committer.options.config import CommitterConfig, ConfigLike, config_of
+from committer.options.references import FORMS, Found
 from committer.options.resolved import for_place, of_one_place, resolve
+from committer.options.storage import OptionTable, StorageOption, check_text
 from committer.options.table import FACTORY_SCHEME, OPTIONS, S3A
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
@@ -214,16 +219,15 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
         return StoreSettings({}, "")
     others = {key: value for key, value in session.items() if not _is_choice(key)}
     _tell_unknown(place.scheme, tuple(table.unknown_of_hadoop(others, place.authority)))
-    explicit = {option.name: option for key in given if (option := table.decided_by(key)) is not None}
+    explicit = _named(table, given)
     options: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    for key, value in table.of_hadoop(session).items():
-        option = table.find(key)
-        if not table.is_for(key, place.authority) or table.hadoop_base(key.lower()) in table.hadoop_access:
+    for key, value, option in _for_store(table, session, place, explicit):
+        if table.hadoop_base(key.lower()) in table.hadoop_access:
             continue
         if option is None:
             options[key] = value
-        elif option.name in explicit or (option.goes_with and option.goes_with not in explicit):
+        elif option.goes_with and option.goes_with not in explicit:
             continue
         elif option.secret or USER_INFO.search(value):
             secrets[key] = option.name
@@ -231,6 +235,21 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
             options[key] = value
     missed = bool(secrets) and not any(option.secret for option in explicit.values())
     return StoreSettings(options, _withheld(secrets) if missed else "")
+
+
+def _named(table: OptionTable, given: Iterable[str]) -> dict[str, StorageOption]:
+    """Returns the options that keys in any tool's spelling decide, by name."""
+    return {option.name: option for key in given if (option := table.decided_by(key)) is not None}
+
+
+def _for_store(
+    table: OptionTable, session: Mapping[str, str], place: StorePath, explicit: Container[str]
+) -> Iterator[tuple[str, str, StorageOption | None]]:
+    """Yields the session's settings for the store of a place that no explicit option replaces."""
+    for key, value in table.of_hadoop(session).items():
+        option = table.find(key)
+        if table.is_for(key, place.authority) and (option is None or option.name not in explicit):
+            yield key, value, option
 
 
 def _fields_of(given: Iterable[str]) -> set[str]:
@@ -260,3 +279,84 @@ def _withheld(secrets: Mapping[str, str]) -> str:
         f"the session's {keys} cannot be used by a write through Spark, whose plans and logs show options:"
         f" give {references}, where NAME is an environment variable of the driver and of every executor"
     )
+
+
+# -- storage options of the job side -----------------------------------------------------------------------------------
+
+OWN: Final = "committer.storage."
+"""Prefix of session keys for Python alone, followed by the name of a store's option."""
+
+_SERVED: Final = ("abfss", "gs", "hdfs", "s3a")
+_SHOWN: Final = "Spark shows settings in its UI and logs"
+
+
+def checked(given: Mapping[str, object] | None) -> dict[str, object] | None:
+    """Checks that one store knows all storage options of `configure`."""
+    if given is None or any(_understands(options_of(scheme), given) for scheme in _SERVED):
+        return None if given is None else dict(given)
+    raise ConfigurationError(
+        f"no store has all of the storage options {', '.join(map(str, given))}",
+        operation="configure",
+        next_step=f"give those of one store, by the names on its page: {page('options.md#storage-options')}",
+    )
+
+
+def _understands(table: OptionTable | None, given: Iterable[str]) -> bool:
+    try:
+        return table is not None and all(table.decided_by(key) is not None for key in given)
+    except ConfigurationError:
+        return False
+
+
+def storage_options_of(
+    destination: StorePath,
+    session: Mapping[str, str],
+    choices: Mapping[str, str],
+    given: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """Returns the storage options for a destination. Blocks if a reference names a file.
+
+    `session` has Hadoop's keys; keys in `choices` with the prefix `OWN` are options by their own names. Options
+    `given` to `configure` win over both if they are for this store.
+    """
+    table = options_of(destination.scheme)
+    own = {key.removeprefix(OWN): value for key, value in choices.items() if key.startswith(OWN)}
+    for key, value in own.items():
+        check_text(table, key, value, shown=f"spark.hadoop.{OWN}{key}", why=_SHOWN)
+    explicit: dict[str, object] = {key: Found.by(value, f"{OWN}{key}") for key, value in own.items()}
+    explicit |= given if given is not None and _understands(table, given) else {}
+    if table is None:
+        return explicit
+    return _of_session(table, destination, session, explicit) | explicit
+
+
+def _of_session(
+    table: OptionTable, destination: StorePath, session: Mapping[str, str], explicit: Mapping[str, object]
+) -> dict[str, object]:
+    """Returns the session's options that `explicit` does not set; an explicit credential replaces all of the
+    session's.
+    """
+    decided = _named(table, explicit)
+    found: dict[str, object] = {
+        key: value for key, value in session.items() if key.lower().startswith(table.hadoop_families or ("\0",))
+    }
+    access: dict[str, object] = {}
+    for key, value, option in _for_store(table, session, destination, decided):
+        lets_in = table.hadoop_base(key.lower()) in table.hadoop_access
+        if lets_in or (option is not None and (option.secret or option.goes_with)):
+            access[key] = value
+        else:
+            found[key] = value
+    if any(option.secret or option.instance for option in decided.values() if option.name != "http_session"):
+        return found
+    named = {str(value).strip().rpartition(".")[2] for value in access.values()}
+    # The store itself looks where these Hadoop providers look, if it gets no credentials.
+    return found if named & set(table.hadoop_found) else found | access
+
+
+def says_how_to_reach(error: CommitterError, destination: StorePath) -> None:
+    """Adds to a refusal how to give Python other storage options."""
+    if destination.scheme != "file":
+        error.next_step = (
+            f"{error.next_step}; Python takes other storage options than the JVM by spark.hadoop.{OWN}NAME={FORMS}"
+        )

@@ -1,4 +1,4 @@
-"""Spark sessions: their kind, their Python interpreters, and the JVM that a driver starts.
+"""Spark sessions: their kind, their Python interpreters, the JVM that a driver starts, and its default file system.
 
 Functions run in the interpreter that ``PYSPARK_PYTHON`` named when the driver started, else in ``python3`` of each
 machine's PATH; so does a registered data source. A data source that Spark found by itself runs in
@@ -8,6 +8,7 @@ path.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from committer.errors import UnsupportedError
+from committer.options.hadoop import read_properties
+from committer.options.table import DEFAULT_FS
+from committer.options.values import SPARK_HADOOP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,6 +124,7 @@ JARS: Final = "spark.jars"
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHELL: Final = "pyspark-shell"
+_DEFAULTS: Final = "spark-defaults.conf"
 _PROPERTY: Final = re.compile(r"\s*([^\s=:#]+)(?:\s*[=:]\s*|\s+)(.*)")
 
 
@@ -180,9 +185,69 @@ def default_of(key: str) -> str:
     from pyspark.find_spark_home import _find_spark_home
 
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    return _property_in(Path(place, _DEFAULTS), key)
+
+
+def _property_in(file: Path, *keys: str) -> str:
+    """Returns the last value of any of the keys in a file of Spark's settings; empty if there is none."""
     try:
-        lines = Path(place, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    found = [match[2] for match in map(_PROPERTY.match, lines) if match and match[1] == key]
+    found = [match[2] for match in map(_PROPERTY.match, lines) if match and match[1] in keys]
     return found[-1].strip() if found else ""
+
+
+_LOCAL: Final = "file:///"
+_DRIVERS: Final = {b"org.apache.spark.deploy.SparkSubmit", b"org.apache.spark.deploy.yarn.ApplicationMaster"}
+# The second is Hadoop's older name.
+_DEFAULT_FS: Final = (DEFAULT_FS, "fs.default.name")
+_SETTINGS_OF_DEFAULT_FS: Final = tuple(f"{SPARK_HADOOP}{key}" for key in _DEFAULT_FS)
+
+
+def at_default(path: str, file_system: str) -> str:
+    """Resolves an absolute path without scheme against a file system; unchanged if that is the local disk."""
+    return path if file_system.startswith("file:") else f"{file_system.rstrip('/')}{path}"
+
+
+def default_of_environment() -> str:
+    """Finds Hadoop's default file system (`fs.defaultFS`) in a process beside the driver's JVM; else the local disk.
+
+    The process inherits the JVM's environment, which names the configuration directories, and on Linux it can read
+    the JVM's command line, which holds the settings of ``--conf`` and of the session's builder.
+    """
+    home = os.environ.get("SPARK_HOME", "")
+    spark = os.environ.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else "")
+    hadoop = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR", "")
+    arguments = _command_line()
+    for text in reversed(arguments):
+        key, _, value = text.partition("=")
+        if key in _SETTINGS_OF_DEFAULT_FS:
+            return value
+    given = [Path(path) for flag, path in itertools.pairwise(arguments) if flag == "--properties-file"]
+    for file in given or ([Path(spark, _DEFAULTS)] if spark else []):
+        found = _property_in(file, *_SETTINGS_OF_DEFAULT_FS)
+        if found:
+            return found
+    for directory in filter(None, (spark, hadoop)):
+        properties = read_properties(Path(directory, "core-site.xml"))
+        found = next(filter(None, map(properties.get, _DEFAULT_FS)), "")
+        if found:
+            return found
+    return _LOCAL
+
+
+def _command_line() -> list[str]:
+    """Reads the command line of the driver JVM that started this process; empty if that is not possible."""
+    process = os.getppid()
+    try:
+        while process > 1:
+            place = Path("/proc", str(process))
+            arguments = place.joinpath("cmdline").read_bytes().split(b"\0")
+            if not _DRIVERS.isdisjoint(arguments):
+                return [os.fsdecode(argument) for argument in arguments]
+            # proc(5): the program's name, in parentheses, may itself contain parentheses and blanks.
+            process = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return []

@@ -76,15 +76,20 @@ def encoded(commit: TaskCommit) -> bytes:
     return data
 
 
-def task_commits(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
-    """Decodes the messages of a write, one per task; the commit refuses two of a task, and those of other jobs."""
+def task_commits(
+    messages: Sequence[WriterCommitMessage | None], again: str = "run the write again"
+) -> list[TaskCommit]:
+    """Decodes the messages of a write, one per task; the commit refuses two of a task, and those of other jobs.
+
+    `again` is what to do after a message is missing.
+    """
     commits: list[TaskCommit] = []
     for position, message in enumerate(messages):
         if message is None:
             raise TaskMissingError(
                 f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
                 operation="commit_job",
-                next_step="nothing was published: run the write again",
+                next_step=f"nothing was published: {again}",
             )
         if not isinstance(message, TaskCommitMessage):
             raise RecordError(
@@ -96,7 +101,7 @@ def task_commits(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCom
             raise TaskMissingError(
                 f"there is a message of task {commit.task}, but the job has {len(messages)} tasks",
                 operation="commit_job",
-                next_step="nothing was published: run the write again",
+                next_step=f"nothing was published: {again}",
             )
         commits.append(commit)
     return commits

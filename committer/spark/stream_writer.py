@@ -9,7 +9,7 @@ Spark passes the query's id only to tasks (as local properties), and the batch's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from committer.advice import to_blocking_callers
 from committer.api.job_opening import attach_job
 from committer.api.recover import recover
 from committer.committers.results import JobReport
-from committer.errors import RecordError, TaskMissingError, UnsupportedError
+from committer.errors import UnsupportedError
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spark.batch_writer import CommitterWriter
@@ -41,12 +41,10 @@ _OF_THE_QUERY: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True)
-class BatchMessage(WriterCommitMessage):
-    """Message of a micro-batch's task to Spark; `data` is None if the batch was already committed."""
+class BatchMessage(TaskCommitMessage):
+    """Message of a micro-batch's task to Spark; `data` is empty if the batch was already committed."""
 
     query: str
-    batch: int
-    data: bytes | None
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> CommitterStreamWriter:
@@ -85,21 +83,22 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         if spec is None:
             for _rows in iterator:
                 pass
-            return BatchMessage(query, batch, None)
+            return BatchMessage(b"", query)
         written = CommitterWriter(self.options, self.plan, spec).write(iterator)
-        return BatchMessage(query, batch, written.data)
+        return BatchMessage(written.data, query)
 
     # Spark passes arguments by position.
     @to_blocking_callers()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commits a batch with exactly the attempts that the messages name; does nothing for a committed batch."""
-        query = query_of(messages, batchId)
-        if query is None:
+        if not messages:
             return
+        found = [message for message in messages if isinstance(message, BatchMessage)]
+        # The commit refuses messages of another batch or query: they name other jobs.
+        commits = task_commits(messages, "run the query again") if all(message.data for message in found) else None
+        query = found[0].query
         job_id = batch_job_id(query, batchId)
-        data = [message.data for message in messages if isinstance(message, BatchMessage)]
-        named = [TaskCommitMessage(one) for one in data if one is not None]
-        report = asyncio.run(_commit(self.options, job_id, task_commits(named) if len(named) == len(data) else None))
+        report = asyncio.run(_commit(self.options, job_id, commits))
         _LOG.info(
             "batch %d of query %s: job %s committed %d files, %d bytes to %s",
             batchId,
@@ -115,31 +114,8 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Aborts a batch's undecided job; if no task succeeded, the job stays open for the next try."""
         found = [message for message in messages if isinstance(message, BatchMessage)]
-        for query in {message.query for message in found if message.batch == batchId and message.data is not None}:
+        for query in {message.query for message in found if message.data}:
             asyncio.run(abort_batch(self.options, batch_job_id(query, batchId)))
-
-
-def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str | None:
-    """Returns the query that a batch's messages name; None if there are no messages."""
-    queries: set[str] = set()
-    for position, message in enumerate(messages):
-        if message is None:
-            raise TaskMissingError(
-                f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
-                operation="commit_job",
-                next_step="nothing was published: run the query again",
-            )
-        if not isinstance(message, BatchMessage) or message.batch != batch:
-            what = f"batch {message.batch}" if isinstance(message, BatchMessage) else type(message).__name__
-            raise RecordError(
-                f"partition {position} returned a message of {what}, and this is batch {batch}", operation="commit_job"
-            )
-        queries.add(message.query)
-    if len(queries) > 1:
-        raise RecordError(
-            f"the messages of batch {batch} are of {len(queries)} queries", field="query", operation="commit_job"
-        )
-    return queries.pop() if queries else None
 
 
 async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] | None) -> JobReport:

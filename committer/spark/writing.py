@@ -39,9 +39,9 @@ from committer.spark.carried_errors import error_behind
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.hadoop_client import is_used, missing_client, resolved_path
+from committer.spark.job_side import CALL, RunningWrite, running, unsuited
 from committer.spark.modes import SaveMode, commit_config, save_mode, target_exists
 from committer.spark.options import WriteOptions, is_sparks, parse_options, refuse_secret
-from committer.spark.protocol_jobs import CALL, RunningWrite, running, unsuited
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
 from committer.spark.session_settings import add_from_session, config_options
 from committer.spark.sessions import case_sensitive, described, missing_in_worker
@@ -58,14 +58,22 @@ _CODECS: Final = {("parquet", "brotli"), ("csv", "zstd"), ("json", "zstd")}
 """Codecs that an installed PySpark lacks."""
 
 
-class SparksWrite(NamedTuple):
-    """Arguments of a `write` call for Spark's own writer; `settings` are its options, `options` this library's."""
+class _Write(NamedTuple):
+    """Arguments of a `write` call for one writer.
+
+    Attributes:
+        settings: Options of the writer.
+        options: Options of this library.
+        format: The data source ``committer``, or the format of Spark's own writer.
+        withheld: How to pass the session's secrets to the data source.
+    """
 
     df: DataFrame
-    format: str
     mode: SaveMode
     settings: Mapping[str, str]
     options: WriteOptions
+    format: str = "committer"
+    withheld: str = ""
 
 
 def writer_named(text: str) -> Writer:
@@ -116,7 +124,7 @@ def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def write_by_spark(write: SparksWrite) -> JobReport:
+def _write_by_spark(write: _Write) -> JobReport:
     """Writes with Spark's own writer; the report's `duration_s` is the commit's."""
     options = write.options
     destination = StorePath.of(options.path)
@@ -153,7 +161,7 @@ def write_by_spark(write: SparksWrite) -> JobReport:
     return call.report
 
 
-def _is_used(write: SparksWrite, destination: StorePath) -> bool:
+def _is_used(write: _Write, destination: StorePath) -> bool:
     if destination.scheme == "file":
         return wait_for(partial(look_at_destination, write.options, write.mode), "write").used
     # Python gets the access rights of Hadoop's configuration only when Java calls setup.
@@ -170,7 +178,7 @@ def _ignored(destination: StorePath) -> JobReport:
     return JobReport(success=True, job_id="", committer=wait_for(committer, "write"))
 
 
-def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:
+def _writer(write: _Write, call: RunningWrite) -> DataFrameWriter:
     # Spark's mode determines what its plan shows; the call's config determines what is replaced.
     mode = "overwrite" if write.mode == "overwrite" else "append"
     writer = write.df.write.format(write.format).mode(mode).options(**write.settings).option(CALL, call.name)
@@ -293,24 +301,13 @@ def write(
     withheld = add_from_session(df, settings, config, choices_of_process(df.sparkSession))
     by_spark = None if named == "python" else _by_spark(df, chosen, given, settings, job_id=job_id, named=named)
     if by_spark is not None:
-        report = write_by_spark(by_spark)
+        report = _write_by_spark(by_spark)
     else:
         parsed = parse_options(settings)
         if withheld:
             _LOG.warning("%s", withheld)
-        report = _report_of(_Write(df, chosen, settings, parsed, settings["job_id"], withheld))
+        report = _report_of(_Write(df, chosen, settings, parsed, withheld=withheld))
     return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
-
-
-class _Write(NamedTuple):
-    """Arguments of a `write` call for the data source; `withheld` says how to pass the session's secrets."""
-
-    df: DataFrame
-    mode: SaveMode
-    settings: Mapping[str, str]
-    options: WriteOptions
-    job_id: str
-    withheld: str
 
 
 def _by_spark(
@@ -321,7 +318,7 @@ def _by_spark(
     *,
     job_id: str | None,
     named: str,
-) -> SparksWrite | None:
+) -> _Write | None:
     path = parse_options({"path": given["path"]}).path
     ours = {key: value for key, value in settings.items() if not is_sparks(key) and key != "format"}
     reason = absent(df)
@@ -331,7 +328,7 @@ def _by_spark(
         options = parse_options(ours)
         fields = unsuited(options.config)
         if not fields:
-            return SparksWrite(df, given["format"].lower(), mode, of_spark(given), options)
+            return _Write(df, mode, of_spark(given), options, given["format"].lower())
         what = " and ".join(fields)
         reason = f"files that Spark writes cannot be given {what}, which the call, the session or configure chose"
     if named == "spark":
@@ -354,20 +351,20 @@ def _by_spark(
 
 def _report_of(write: _Write) -> JobReport:
     """Writes through the data source; the report's `duration_s` is the commit's."""
-    session = write.df.sparkSession
+    session, job_id = write.df.sparkSession, write.settings["job_id"]
     # Checked first, so that Spark computes nothing for a write that is ignored.
     ignored = ignored_report(session, write.options) if write.mode == "ignore" else None
     if ignored is not None:
         return ignored
     _save(write)
-    report = fetched_report(write.df, write.options, write.job_id)
+    report = fetched_report(write.df, write.options, job_id)
     if report is not None:
         return report
     if write.mode == "ignore":  # another job wrote after the first look
         nothing = JobReport(success=True, job_id="", committer=write.options.committer or DEFAULT_COMMITTER)
         return ignored_report(session, write.options) or nothing
     raise JobNotFoundError(
-        f"job {write.job_id} is committed, but its report is gone: another program removed _temporary and wrote "
+        f"job {job_id} is committed, but its report is gone: another program removed _temporary and wrote "
         "_SUCCESS anew",
         operation="write",
         path=write.options.path,
@@ -378,15 +375,15 @@ def _report_of(write: _Write) -> JobReport:
 
 def _save(write: _Write) -> None:
     """Runs Spark's save; raises this library's error if Spark's error carries one."""
-    mode = "overwrite" if write.mode == "overwrite" else "append"
+    mode, job_id = "overwrite" if write.mode == "overwrite" else "append", write.settings["job_id"]
     try:
-        with described(write.df, write.options.path, write.job_id):
-            save(write.df.sparkSession, write.df.write.format("committer").options(**write.settings).mode(mode))
+        with described(write.df, write.options.path, job_id):
+            save(write.df.sparkSession, write.df.write.format(write.format).options(**write.settings).mode(mode))
     except BaseException as error:
         raised = error_behind(error)
         if write.withheld and isinstance(raised, StorePermissionError):
             raised.next_step = f"{write.withheld}; {raised.next_step}"
-        _note(raised or error, write.options, write.job_id)
+        _note(raised or error, write.options, job_id)
         if raised is None:
             raise
         raise raised from error

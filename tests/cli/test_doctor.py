@@ -59,18 +59,11 @@ class Bad(LocalStore):
     def __init__(self, fault: str) -> None:
         super().__init__()
         self.fault = fault
-        self.renamed = 0
 
     async def put(self, path: StorePath, data: bytes, **options: Any) -> FileStatus:  # type: ignore[override]
         if self.fault == "create":
             options["exclusive"] = False
         return await super().put(path, data, **options)
-
-    async def rename_file(self, source: StorePath, destination: StorePath, **options: Any) -> None:  # type: ignore[override]
-        if self.fault == "replaces":
-            options["replace"] = True
-        await super().rename_file(source, destination, **options)
-        self.renamed += 1
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         if self.fault == "directory":
@@ -79,8 +72,6 @@ class Bad(LocalStore):
 
     async def status(self, path: StorePath) -> FileStatus:
         status = await super().status(path)
-        if self.fault == "identity" and status.identity is not None:
-            return msgspec.structs.replace(status, identity=f"{status.identity}-{self.renamed}")
         if self.fault == "clock" and status.modified is not None:
             return msgspec.structs.replace(status, modified=status.modified - 3600)
         if self.fault == "no clock":
@@ -92,9 +83,7 @@ class Bad(LocalStore):
     ("fault", "check", "verdict"),
     [
         ("create", "create exclusively", "failed"),
-        ("replaces", "rename without replacing", "failed"),
         ("directory", "rename a directory", "failed"),
-        ("identity", "identity through a rename", "failed"),
         ("clock", "clock", "warning"),
         ("no clock", "clock", "warning"),
     ],
@@ -149,12 +138,7 @@ def test_the_service_is_asked_once_also_without_the_right_to_write(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("flag", "skipped"),
-    [
-        ("atomic_directory_rename", "rename a directory"),
-        ("no_replace_rename", "rename without replacing"),
-        ("replacing_rename", "rename replacing"),
-    ],
+    ("flag", "skipped"), [("atomic_directory_rename", "rename a directory"), ("replacing_rename", "rename replacing")]
 )
 def test_what_a_store_cannot_do_is_not_tried(flag: str, skipped: str) -> None:
     space = MemoryStore.space(f"doctor-{flag}", **{flag: False})

@@ -287,17 +287,16 @@ def test_a_process_without_standard_streams_does_its_work(lake: Lake) -> None:
     assert len(lake.files()) == 3
 
 
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "RuntimeError('made of it') from KeyboardInterrupt()"])
-def test_ctrl_c_before_a_command_began_changes_nothing_and_says_so(lake: Lake, raised: str) -> None:
-    """Modules take half a second to load; Python makes another error of it where it makes a class."""
+def test_ctrl_c_before_a_command_began_changes_nothing_and_says_so(lake: Lake) -> None:
+    """Modules take half a second to load."""
     lake.open()
     script = textwrap.dedent(
-        f"""
+        """
         import sys
         class Pressed:
             def find_spec(self, name, path, target=None):
                 if name == "rich.console":
-                    raise {raised}
+                    raise KeyboardInterrupt
         sys.meta_path.insert(0, Pressed())
         from committer.cli import main
         sys.exit(main(sys.argv[1:]))

@@ -77,7 +77,7 @@ async def test_the_job_of_a_batch(dest: Path) -> None:
     async with committer.open_task(spec, task=0) as task, task.open("part-0") as file:
         await file.write(b"0")
     with pytest.raises(DestinationBusyError) as caught:
-        await asyncio.to_thread(writer.commit, [BatchMessage("q", 7, task.task_commit.encode())], 7)
+        await asyncio.to_thread(writer.commit, [BatchMessage(task.task_commit.encode(), "q")], 7)
     check(caught.value.next_step)
 
 

@@ -16,7 +16,7 @@ import committer.spark
 from committer import CommitterConfig, sync
 from committer.errors import ConfigurationError
 from committer.records.job_state import Decision
-from committer.spark.protocol_jobs import SetupRequest, set_up
+from committer.spark.job_side import SetupRequest, set_up
 from committer.spec import JobSpec
 
 from .cluster import environment

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import UnsupportedError
-from committer.spark.partition_text import date_text, interval_text, local_micros, partition_texts, timestamp_text, zone
+from committer.spark.formats.spelling import (
+    date_text,
+    interval_text,
+    local_micros,
+    partition_texts,
+    timestamp_text,
+    zone,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 YEAR_2 = datetime.fromisoformat("0002-01-01")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import committer.spark
 from committer.events import JobEvent
 from committer.paths import StorePath
-from committer.spark import protocol_jobs
+from committer.spark import job_side
 
 from .trees import data_files
 
@@ -71,7 +71,7 @@ def test_on_a_machine_that_numbers_files_otherwise_the_driver_looks(
     async def of_another_mount(*_: object) -> str:
         return "1:1"
 
-    monkeypatch.setattr(protocol_jobs, "_identity_of_setup", of_another_mount)
+    monkeypatch.setattr(job_side, "_identity_of_setup", of_another_mount)
     records = Records(out)
     committer.spark.configure(committing, progress=records)
     committing.range(0, PARTITIONS, 1, 2).selectExpr("id", "id p").write.partitionBy("p").parquet(str(out))

@@ -18,9 +18,8 @@ import committer
 import committer.spark
 from committer import sync
 from committer.errors import ConfigurationError, UnsupportedError
-from committer.spark.job_side import refuse_other_release
+from committer.spark.job_side import SetupRequest, refuse_other_release, set_up
 from committer.spark.jvm import building
-from committer.spark.protocol_jobs import SetupRequest, set_up
 
 from .trees import everything, rows_by_directory
 

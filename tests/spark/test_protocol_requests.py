@@ -17,8 +17,8 @@ from committer import CommitterConfig
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.events import JobEvent
 from committer.spark.commit_log import DriverLog, _threads
+from committer.spark.job_side import CALL, SetupRequest, running, set_up
 from committer.spark.jvm import building
-from committer.spark.protocol_jobs import CALL, SetupRequest, running, set_up
 from committer.spark.protocol_session import JobSide, last_report
 
 
@@ -72,7 +72,7 @@ async def test_a_setup_that_cannot_be_answered_leaves_no_job(tmp_path: Path, mon
     def fail(*names: str) -> str:
         raise MemoryError
 
-    monkeypatch.setattr("committer.spark.protocol_jobs._template", fail)
+    monkeypatch.setattr("committer.spark.job_side._template", fail)
     with pytest.raises(MemoryError):
         await set_up(request(tmp_path))
     assert await committer.list_jobs(tmp_path / "t") == []

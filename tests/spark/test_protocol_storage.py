@@ -6,8 +6,8 @@ import pytest
 
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
-from committer.spark.protocol_jobs import EndRequest, SetupRequest
-from committer.spark.protocol_storage import checked, storage_options_of
+from committer.spark.job_side import EndRequest, SetupRequest
+from committer.spark.session_settings import checked, storage_options_of
 from committer.stores.adls import AdlsStore
 from committer.stores.s3 import S3Store
 

@@ -15,7 +15,7 @@ from committer.api.publishing import PublishAccount, PublishChunk
 from committer.errors import CommitterError, UnsupportedError
 from committer.options.references import Found
 from committer.paths import StorePath
-from committer.spark.publishing import SparkPool, StorageSent
+from committer.spark.publishing import SparkPool, sendable_storage
 
 FILES = 24
 
@@ -148,7 +148,7 @@ def test_a_refusal_on_executors_takes_the_job_back(
 
 def test_no_secret_is_sent() -> None:
     secret, named = "hunter2secret", Found.by("env:HOME", "storage.secret_access_key")
-    sent = StorageSent(
+    sent = sendable_storage(
         StorePath.from_uri("s3://bucket/table"),
         {
             "endpoint_url": "http://127.0.0.1:9000",
@@ -159,13 +159,13 @@ def test_no_secret_is_sent() -> None:
             "no_option_of_s3": "x",
         },
     )
-    assert sent()["secret_access_key"] == "env:HOME"
-    assert sent()["region"] == "us-east-1"
-    assert sent().keys() == {"endpoint_url", "secret_access_key", "region", "fs.s3a.path.style.access"}
-    withheld = StorageSent(StorePath.from_uri("s3://bucket/table"), {"secret_access_key": secret})
-    assert secret not in str(withheld())
+    assert sent["secret_access_key"] == "env:HOME"
+    assert sent["region"] == "us-east-1"
+    assert sent.keys() == {"endpoint_url", "secret_access_key", "region", "fs.s3a.path.style.access"}
+    withheld = sendable_storage(StorePath.from_uri("s3://bucket/table"), {"secret_access_key": secret})
+    assert secret not in str(withheld)
     assert secret not in str(
-        StorageSent(StorePath.from_uri("s3://b/t"), {"endpoint_url": f"https://user:{secret}@host"})()
+        sendable_storage(StorePath.from_uri("s3://b/t"), {"endpoint_url": f"https://user:{secret}@host"})
     )
 
 

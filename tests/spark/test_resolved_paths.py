@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 import committer.spark
 from committer.spark.datasource import source_with
-from committer.spark.default_place import default_of_environment
 from committer.spark.hadoop_client import default_file_system, resolved_path
+from committer.spark.sessions import default_of_environment
 
 from .conftest import PROTOCOL_KEY, SPARKS_OWN
 
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-ASKS = "from committer.spark.default_place import default_of_environment as d; print(d())"
+ASKS = "from committer.spark.sessions import default_of_environment as d; print(d())"
 HDFS = "hdfs://127.0.0.1:8020"
 
 

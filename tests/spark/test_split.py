@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.file_names import partition_directory
+from committer.spark.formats.spelling import partition_texts
 from committer.spark.output import split_by_partition
-from committer.spark.partition_text import partition_texts
 
 
 def split(table: pa.Table, *partition_positions: int) -> dict[str, list[int]]:

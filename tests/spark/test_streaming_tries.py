@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyspark")
@@ -14,8 +15,8 @@ from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError, UnsupportedError
 from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions
-from committer.spark.spark_task import TaskCommitMessage
-from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter, query_of
+from committer.spark.spark_task import WriterCommitMessage
+from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.job_paths import KEPT, in_job
@@ -200,8 +201,8 @@ async def test_forgetting_a_batch(tmp_path: Path) -> None:
 # -- commit and abort, as Spark calls them -------------------------------------------------------------------------
 
 
-def message(commit: TaskCommit | None, batch: int = 7, query: str = "q") -> BatchMessage:
-    return BatchMessage(query, batch, commit.encode() if commit is not None else None)
+def message(commit: TaskCommit | None) -> BatchMessage:
+    return BatchMessage(commit.encode() if commit is not None else b"", "q")
 
 
 def writer(table: Path) -> CommitterStreamWriter:
@@ -238,12 +239,12 @@ def test_tasks_that_saw_a_commit_that_is_gone_fail_the_batch(tmp_path: Path) -> 
         writer(tmp_path).commit([message(None)], 7)
 
 
-def test_messages_are_checked() -> None:
-    assert query_of([], 7) is None
-    assert query_of([message(None), message(None)], 7) == "q"
-    with pytest.raises(RecordError, match="of batch 6, and this is batch 7"):
-        query_of([message(None), message(None, batch=6)], 7)
-    with pytest.raises(RecordError, match="of 2 queries"):
-        query_of([message(None), message(None, query="r")], 7)
-    with pytest.raises(RecordError, match="of TaskCommitMessage"):
-        query_of([TaskCommitMessage(b"")], 7)
+def test_messages_of_another_batch_or_query_are_refused(tmp_path: Path) -> None:
+    spec = asyncio.run(enter(tmp_path))
+    right, other = asyncio.run(task(spec, 0, "right")), batch_job_id("q", 6)
+    foreign = msgspec.structs.replace(right, job_id=other)
+    with pytest.raises(RecordError):
+        writer(tmp_path).commit([message(foreign)], 7)
+    with pytest.raises(RecordError, match="not a task commit message"):
+        writer(tmp_path).commit([message(right), WriterCommitMessage()], 7)
+    assert names(tmp_path) == set()

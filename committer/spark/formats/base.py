@@ -55,14 +55,11 @@ def give_up(file: io.IOBase, error: BaseException) -> None:
         file.__exit__(type(error), error, error.__traceback__)
 
 
-class Unclosed(io.RawIOBase):
-    """Wrapper for writers that close their file: it keeps the file open, because closing adds it to the
-    task attempt.
-    """
+class Sink(io.RawIOBase):
+    """File object for writers of other libraries: counts the bytes, and hands each buffer to `_take`."""
 
-    def __init__(self, file: io.IOBase) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._file = file
         self._position = 0
 
     def writable(self) -> bool:
@@ -74,11 +71,27 @@ class Unclosed(io.RawIOBase):
         return self._position
 
     def write(self, data: object, /) -> int:
-        """Writes a buffer to the file."""
+        """Appends a buffer."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        self._file.write(view)
+        self._take(view)
         self._position += len(view)
         return len(view)
+
+    def _take(self, data: memoryview) -> None:
+        raise NotImplementedError
+
+
+class Unclosed(Sink):
+    """Wrapper for writers that close their file: it keeps the file open, because closing adds it to the
+    task attempt.
+    """
+
+    def __init__(self, file: io.IOBase) -> None:
+        super().__init__()
+        self._file = file
+
+    def _take(self, data: memoryview) -> None:
+        self._file.write(data)
 
 
 @dataclass(frozen=True)

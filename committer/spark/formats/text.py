@@ -13,7 +13,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -24,6 +24,7 @@ from committer.spark.formats.base import (
     TIMES,
     FileFormat,
     RowFile,
+    Unclosed,
     compute,
     flag,
     give_up,
@@ -95,10 +96,11 @@ class LineFile(RowFile):
     ) -> None:
         super().__init__(file)
         self._lines = lines
-        self._compressor = _compressor(compression)
         self._finished = False
         try:
-            self._put(first_line.encode())
+            self._out = _compressing(file, compression)
+            if first_line:
+                self._out.write(first_line.encode())
         except BaseException as error:
             give_up(file, error)
             raise
@@ -108,20 +110,12 @@ class LineFile(RowFile):
         each = min(_SLICE_ROWS, max(1, rows.num_rows * _SLICE_BYTES // max(1, rows.nbytes)))
         for batch in rows.to_batches(max_chunksize=each):
             if batch.num_rows:
-                self._put(joined(self._lines(batch)))
-
-    def _put(self, data: bytes | pa.Buffer) -> None:
-        packed = self._compressor.compress(data)
-        if len(packed):
-            self._file.write(packed)
+                self._out.write(joined(self._lines(batch)))
 
     def _finish(self) -> None:
-        if self._finished:
-            return
-        self._finished = True
-        rest = self._compressor.flush()
-        if rest:
-            self._file.write(rest)
+        if not self._finished:
+            self._finished = True
+            self._out.close()
 
 
 def joined(texts: pa.Array) -> pa.Buffer:
@@ -142,70 +136,37 @@ def joined_with(separator: str, *parts: Any) -> pa.Array:
     return compute().binary_join_element_wise(*parts, separator)
 
 
-class _Compressor(Protocol):
-    def compress(self, data: Any, /) -> Any: ...
+class _Compressed:
+    """Writes what a compressor of the standard library makes."""
 
-    def flush(self) -> bytes: ...
+    def __init__(self, file: io.IOBase, compressor: Any) -> None:
+        self._file: Any = file
+        self._compressor = compressor
 
+    def write(self, data: bytes | pa.Buffer) -> None:
+        packed = self._compressor.compress(data)
+        if packed:
+            self._file.write(packed)
 
-class _Plain:
-    def compress(self, data: Any, /) -> Any:
-        return data
-
-    def flush(self) -> bytes:
-        return b""
-
-
-class _Zstd:
-    """A zstd frame, through Arrow's stream."""
-
-    def __init__(self) -> None:
-        import pyarrow as pa
-
-        self._packed = bytearray()
-        self._stream = pa.CompressedOutputStream(pa.PythonFile(_Collected(self._packed), mode="w"), "zstd")
-
-    def compress(self, data: Any, /) -> bytes:
-        self._stream.write(data)
-        return self._taken()
-
-    def flush(self) -> bytes:
-        self._stream.close()
-        return self._taken()
-
-    def _taken(self) -> bytes:
-        packed = bytes(self._packed)
-        self._packed.clear()
-        return packed
+    def close(self) -> None:
+        self._file.write(self._compressor.flush())
 
 
-class _Collected(io.RawIOBase):
-    """File that appends to an array that outlives it."""
+def _compressing(file: io.IOBase, compression: str) -> Any:
+    """Returns an object that writes to a file; its `close` ends the compressed data and leaves the file open."""
+    import pyarrow as pa
 
-    def __init__(self, into: bytearray) -> None:
-        super().__init__()
-        self._into = into
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._into += data
-        return len(data)
-
-
-def _compressor(compression: str) -> _Compressor:
     match compression:
         case "gzip":
-            return zlib.compressobj(wbits=_GZIP)
+            return _Compressed(file, zlib.compressobj(wbits=_GZIP))
         case "deflate":
-            return zlib.compressobj()
+            return _Compressed(file, zlib.compressobj())
         case "bzip2":
-            return bz2.BZ2Compressor()
+            return _Compressed(file, bz2.BZ2Compressor())
         case "zstd":
-            return _Zstd()
+            return pa.CompressedOutputStream(pa.PythonFile(Unclosed(file), mode="w"), "zstd")
         case _:
-            return _Plain()
+            return Unclosed(file)
 
 
 _CONTROL: Final = r"[\x00-\x1f]"
