@@ -12,13 +12,7 @@ from committer.records.job_state import JobOutcome, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import looking_again
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.remove.removal import (
-    delete_each,
-    keep_outcome,
-    raise_failures,
-    remove_directory,
-    remove_temporary,
-)
+from committer.stages.remove.removal import delete_each, keep_outcome, raise_failures, remove_directory
 from committer.stages.state.job_directory import list_job_directories
 from committer.stores.helpers import children_of
 
@@ -114,10 +108,6 @@ class RemoveJob(Stage[JobOutcome | None, None]):
         # late it is written.
         if value is None:
             await remove_directory(self.context)
-            if self.context.layout.shared:
-                # Records that a driver restored meanwhile: they come from the job's directory, so no more can follow.
-                await delete_outside(self.context)
-                await remove_temporary(self.context)
             return
         await put_kept(self.context, value)
         await keep_outcome(self.context)
