@@ -232,11 +232,6 @@ class PlannedFiles:
         self._identities = FactList() if identities is None else identities
         self.targets: Facts = FactList()
 
-    @property
-    def in_memory(self) -> list[PlannedFile] | None:
-        """The files, if they are in memory."""
-        return self._entries
-
     async def __aiter__(self) -> AsyncIterator[PlannedFile]:
         async for batch in self.batches():
             for file in batch:

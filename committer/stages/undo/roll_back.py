@@ -239,18 +239,6 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 "old files that are left",
             )
 
-    async def find_published(self, state: CommitState) -> list[str]:
-        """Returns the job's own files that are at the destination now, sorted: one call per file of the job."""
-        found: list[str] = []
-
-        async def look(file: PlannedFile) -> None:
-            target = self.context.layout.target(file.destination)
-            if not stood_there(file) and await self._stands(target, file):
-                found.append(file.destination)
-
-        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
-        return sorted(found)
-
     async def _put_back_all(self, facts: Facts) -> None:
         async for some in facts.batches():
             # A fact without a place aside was never moved.
