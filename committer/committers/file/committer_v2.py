@@ -47,9 +47,8 @@ from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.identity import is_regular, stands_as_directory
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import with_ancestors
-from committer.stages.publish.create_directories import leaves
 from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
-from committer.stages.publish.publish import Published
+from committer.stages.publish.publish import Published, leaves
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.commit_task import CommitTask, message_of, sync_output
 from committer.stages.task_output import TaskOutput, WrittenFile
