@@ -15,7 +15,7 @@ from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.publish.publish import Published
 from committer.stages.publish.sent_files import PutBlockLists
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.block_files import BlockFiles
+from committer.stages.task.sent_files import BlockFiles
 from committer.stages.task_output import AttemptIdentity
 from committer.stages.undo.roll_back import RollBack
 from committer.stages.undo.roll_back_sent import RollBackBlocks
