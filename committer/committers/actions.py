@@ -21,8 +21,7 @@ from committer.stages.publish.promote import PromoteDirectories
 from committer.stages.publish.publish import CreateDirectories, Published, PublishFiles
 from committer.stages.publish.publish_elsewhere import PublishElsewhere, is_worth_workers
 from committer.stages.publish.sent_files import CompleteUploads
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackUploads
+from committer.stages.undo.roll_back import RollBack, RollBackUploads
 from committer.stages.undo.seal import SealTasks
 
 _SPARES: Final = "delete a file on the condition that it is still the one that was seen"

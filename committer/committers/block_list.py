@@ -17,8 +17,7 @@ from committer.stages.publish.sent_files import PutBlockLists
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import BlockFiles
 from committer.stages.task_output import AttemptIdentity
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackBlocks
+from committer.stages.undo.roll_back import RollBack, RollBackBlocks
 
 _NEEDS: Final = needs_of("block_lists", "exclusive_put", "conditional_delete")
 

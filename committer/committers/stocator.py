@@ -32,8 +32,7 @@ from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
 from committer.stages.task_output import AttemptIdentity, WrittenFile
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackUploads
+from committer.stages.undo.roll_back import RollBack, RollBackUploads
 from committer.stages.upload_lists import contained, end_uploads, parts_of_list
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import status_or_none
