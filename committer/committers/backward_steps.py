@@ -27,8 +27,14 @@ from committer.stages.base import StageContext
 from committer.stages.decide.decide import abort_decision, create_decision
 from committer.stages.publish.publish import Published
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob
-from committer.stages.remove.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
+from committer.stages.remove.removal import (
+    CleanupJob,
+    RemoveJob,
+    end_without_removal,
+    keep_outcome,
+    remove_leftovers,
+    remove_temporary,
+)
 from committer.stages.state.job_directory import no_own_job, refuse_links
 from committer.stages.undo.roll_back import RollBackRequest
 from committer.stores.helpers import create_exclusively

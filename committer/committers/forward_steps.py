@@ -35,8 +35,7 @@ from committer.stages.load.promotions import may_promote
 from committer.stages.names import with_ancestors
 from committer.stages.publish.publish import Published
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob, put_kept
-from committer.stages.remove.removal import end_without_removal
+from committer.stages.remove.removal import CleanupJob, RemoveJob, end_without_removal, put_kept
 from committer.stages.state.own_records import read_outcome
 from committer.stages.state.success_content import is_unmarked
 
