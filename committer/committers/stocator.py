@@ -23,7 +23,7 @@ from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish.validate_output import ValidateOutput
-from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.manifest_forms import ManifestForms, contained, end_uploads, parts_of_list
 from committer.stages.load.planned_files import decode_record, read_winner
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published
@@ -33,7 +33,6 @@ from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.undo.roll_back import RollBack, RollBackUploads
-from committer.stages.upload_lists import contained, end_uploads, parts_of_list
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import status_or_none
 from committer.stores.uploads import UPLOADS
