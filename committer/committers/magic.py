@@ -29,13 +29,12 @@ from committer.paths import StorePath
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SET_SUFFIX, PENDING_SUFFIX, encode_pending
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext, TaskOutput
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import is_absolute
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import children_of, walk
 from committer.stores.upload_ends import end_upload

@@ -20,7 +20,7 @@ from committer.records.job_state import Decision, Fact, Winner
 from committer.records.pending_uploads import ListedUpload
 from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext, WrittenFile
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.load.manifest_forms import ManifestForms, contained, end_uploads, parts_of_list
@@ -31,7 +31,6 @@ from committer.stages.state.own_records import read_decision, read_outcome, read
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
-from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.undo.roll_back import RollBack, RollBackUploads
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import status_or_none

@@ -33,7 +33,7 @@ from committer.paths import StorePath
 from committer.records.manifest import TaskManifest, decode_task_manifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, Stage, StageContext, TaskOutput
 from committer.stages.durability import sync_directories
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import join_hadoop_job
@@ -42,7 +42,6 @@ from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task.commit_task import message_of, sync_output
-from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of, exists
 
 # A further round follows if another attempt of the task committed.

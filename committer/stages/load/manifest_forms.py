@@ -20,9 +20,8 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
-from committer.stages.base import RecordForms, RecordRef, StageContext
+from committer.stages.base import RecordForms, RecordRef, StageContext, TaskOutput
 from committer.stages.load.winning_records import list_manifests
-from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import children_of
 from committer.stores.upload_ends import end_upload
 

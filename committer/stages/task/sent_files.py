@@ -12,10 +12,9 @@ from committer.errors import StoreError, StorePartsError, TaskError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
 from committer.stores.upload_ends import end_upload
