@@ -52,11 +52,11 @@ from committer.stages.load.winning_records import (
     refs_of_messages,
 )
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.publish.promote import is_sealed_whole
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.own_records import read_intent
 from committer.stages.state.success_content import is_of_job, read_success
-from committer.stages.undo.seal import is_sealed_whole
 from committer.stores.abilities import LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
