@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from committer.errors import StoreError, StorePartsError, TaskError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -31,12 +31,14 @@ class Sending(NamedTuple):
     in_flight: int
 
 
+Finished: TypeAlias = Callable[[Sequence[Part], FileStatus], Awaitable[None]]
+"""Callback of a writer with the parts of a file that was sent whole; if it fails, the file is aborted."""
+
+
 class PartWriter(FileWriter, Generic[Part]):
     """Base class of writers that send a file in parts and make nothing visible. Memory: (2 + `in_flight`) parts."""
 
-    def __init__(
-        self, store: Store, path: StorePath, sending: Sending, finished: Callable[[Sequence[Part]], None]
-    ) -> None:
+    def __init__(self, store: Store, path: StorePath, sending: Sending, finished: Finished[Part]) -> None:
         self._store = store
         self._path = path
         self._stamp = sending.stamp
@@ -94,9 +96,10 @@ class PartWriter(FileWriter, Generic[Part]):
         while self._sending:
             await self._wait_for_one()
         self._check_usable()
+        status = FileStatus(self._path, False, self._size, stamp=self._stamp)
+        await self._finished([self._parts[number] for number in range(1, self._begun + 1)], status)
         self._ended = True
-        self._finished([self._parts[number] for number in range(1, self._begun + 1)])
-        return FileStatus(self._path, False, self._size, stamp=self._stamp)
+        return status
 
     async def abort(self) -> None:
         """Stops requests in flight and drops sent data; no effect on a closed file."""
@@ -188,12 +191,7 @@ class UploadWriter(PartWriter[UploadPart]):
     """A writer that sends the parts of an upload and never completes it; `abort` aborts the upload."""
 
     def __init__(
-        self,
-        store: Store,
-        path: StorePath,
-        upload_id: str,
-        sending: Sending,
-        finished: Callable[[Sequence[UploadPart]], None],
+        self, store: Store, path: StorePath, upload_id: str, sending: Sending, finished: Finished[UploadPart]
     ) -> None:
         super().__init__(store, path, sending, finished)
         self._uploads = UPLOADS.required(store, "open_writer", path)
@@ -236,8 +234,9 @@ class UploadedFiles(SentFiles[UploadWriter]):
         upload_id = await uploads.create_upload(path, stamp=self._sending.stamp)
         self._begun[upload_id] = path
 
-        def finished(parts: Sequence[UploadPart]) -> None:
+        async def finished(parts: Sequence[UploadPart], status: FileStatus) -> None:
             self._sent(staged, entry_of(upload_id, parts))
+            await self._record(destination, staged, status)
 
         writer = self._open[staged] = UploadWriter(context.store, path, upload_id, self._sending, finished)
         try:
@@ -247,6 +246,9 @@ class UploadedFiles(SentFiles[UploadWriter]):
                 await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
             raise
         return writer
+
+    async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
+        """Records a file that is closed, beside the list; by default does nothing."""
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Returns every upload that this run began, those of aborted files included."""
@@ -328,7 +330,7 @@ class BlockFiles(SentFiles["_BlockWriter"]):
         path, token = context.layout.target(destination), context.runtime.nonce(_TOKEN_BYTES)
         self._begun.append((path, token))
 
-        def finished(ids: Sequence[str]) -> None:
+        async def finished(ids: Sequence[str], _status: FileStatus) -> None:
             self._sent(staged, UploadEntry(id=token, etags=tuple(ids)))
 
         writer = self._open[staged] = _BlockWriter(context.store, path, token, self._sending, finished)
@@ -342,9 +344,7 @@ class BlockFiles(SentFiles["_BlockWriter"]):
 class _BlockWriter(PartWriter[str]):
     """A writer that sends blocks concurrently; `abort` leaves them, since no call drops blocks."""
 
-    def __init__(
-        self, store: Store, path: StorePath, token: str, sending: Sending, finished: Callable[[Sequence[str]], None]
-    ) -> None:
+    def __init__(self, store: Store, path: StorePath, token: str, sending: Sending, finished: Finished[str]) -> None:
         super().__init__(store, path, sending, finished)
         self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
         self._token = token
