@@ -97,7 +97,8 @@ async def find_replacements(context: StageContext, inspection: Inspection) -> Re
             listed = listing.listed
         await FindTargets(context, listed=listed, places=superseded.places).run(inspection)
         superseded.places += view.targets.facts.count
-        await _inspect_obstacles(context, view, superseded, listed)
+        if view.targets.directories and context.config.existing_target == "replace":
+            await LookIntoTargets(context, superseded, listed).run(view)
         if loaded.files or superseded.any:
             stale = await _add_summaries(context, view, superseded, listed)
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
@@ -163,19 +164,6 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
         for link in found
         if link
     ]
-
-
-async def _inspect_obstacles(
-    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
-) -> None:
-    """Inspects directories that files replace; without real directories the files below become old ones."""
-    standing = sorted(view.targets.directories)
-    if not standing or context.config.existing_target != "replace":
-        return
-    found = await LookIntoTargets(context, superseded, listed).run(standing)
-    view.jobs.update(found.jobs)
-    for name, mounted in found.mounted.items():
-        view.closed[name] = f"another volume is mounted at {mounted}"
 
 
 _FEW_STEPS = 3
