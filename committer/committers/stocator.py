@@ -112,7 +112,7 @@ async def _run_of(context: StageContext, winner: Winner) -> str:
     """Returns the run that wrote a winner's files; empty if its record cannot be read any more."""
     try:
         data = await read_winner(context, winner)
-        sources = decode_record(context, winner.record, data, winner.digest)[1].sources
+        sources = decode_record(context, winner.record, data)[1].sources
     except (StoreNotFoundError, RecordError):
         return ""
     return sources[0].partition("/")[0] if sources else ""

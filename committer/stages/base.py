@@ -190,14 +190,12 @@ class JobKnowledge:
     Attributes:
         is_open: Whether the job's `opened` record says that the job was opened; None until that record is known.
         entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
-        plain_records: Digests of task records whose names this process has checked.
         committed: Numbers of tasks that this process saw commit: a listing that lacks one has lost records.
         is_probed: Whether this process tested the store's abilities at the job's place.
     """
 
     is_open: bool | None = None
     entries: set[StorePath] = field(default_factory=set)
-    plain_records: set[str] = field(default_factory=set)
     committed: frozenset[int] = frozenset()
     is_probed: bool = False
 
