@@ -46,7 +46,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     """Declares the intent, loads and checks the job, decides."""
     context, inputs = call.context, call.inputs
     await call.probe_for_hadoop_job()
-    intent = inputs.intent_for(context)
+    intent = await inputs.intent_for(context)
     # After a cancellation, intent, entry and taken task output stay: another driver may rest on them, and
     # abort, recover or another commit continues from there.
     inputs.began = True

@@ -41,7 +41,7 @@ from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Prefligh
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
-from committer.stages.decide.entries import CommitIntent, DeclareScope, RefuseNeighbours, scope_of, superseded_scope
+from committer.stages.decide.entries import DeclareScope, RefuseNeighbours, scope_of, superseded_scope
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
@@ -470,13 +470,20 @@ class CommitInputs:
         asked = self.tasks if self.messages is None else len(self.messages)
         refuse_other_tasks(report, context.layout.destination, asked)
 
-    def intent_for(self, context: StageContext) -> CommitIntent:
-        """Returns the intent: the winners that are known before anything is listed."""
+    async def intent_for(self, context: StageContext) -> Intent:
+        """Returns this driver's intent: the winners that are known before anything is listed."""
         winners = self.winners
         if self.messages is not None:
             refs = refs_of_messages(context, self.messages)
             winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
-        return CommitIntent(winners, self.tasks)
+        return Intent(
+            job_id=context.layout.job_id,
+            driver=context.driver,
+            created=context.timestamp(),
+            winners=winners,
+            tasks=self.tasks,
+            process=await context.process(),
+        )
 
     async def find(self, context: StageContext) -> list[RecordRef]:
         """Returns the winning records; refuses another number of them than the job has tasks."""
