@@ -247,7 +247,7 @@ class JobLayout:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether this is the layout of a job with a sealed decision (`committer.stages.undo.seal`)."""
+        """Whether this is the layout of a job with a sealed decision (`committer.stages.publish.promote`)."""
         return self.tasks in (self.sealed, self.superseded)
 
     def with_tasks_in(self, place: StorePath) -> Self:

@@ -51,8 +51,7 @@ from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext, abandon_advice
 from committer.stages.decide.decide import abort_decision, create_decision
 from committer.stages.decide.entries import remove_orphans
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob
-from committer.stages.remove.removal import keep_outcome, remove_leftover
+from committer.stages.remove.removal import CleanupJob, RemoveJob, keep_outcome, remove_leftover
 from committer.stages.state.job_directory import JobDirectory, look_at_job, refuse_links
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, walk

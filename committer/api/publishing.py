@@ -20,9 +20,9 @@ from committer.records.job_state import DecisionHead
 from committer.records.publish_chunk import Problem, PublishAccount, PublishChunk, PublishPool
 from committer.stages.base import StageContext
 from committer.stages.decide.commit_state import CommitState, check_still_decided
+from committer.stages.publish.promote import sealed_layout
 from committer.stages.publish.publish_elsewhere import state_of_chunk
 from committer.stages.state.own_records import read_outcome, read_record
-from committer.stages.undo.seal import sealed_layout
 from committer.stores.registry import find_store
 
 __all__ = ["PublishAccount", "PublishChunk", "PublishPool", "publish_chunk"]

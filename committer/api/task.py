@@ -31,12 +31,11 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext, TaskOutput, WrittenFile, oldest_first
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import make_local_directories, why_attempt_is_gone
-from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus
 from committer.stores.registry import find_store
 

@@ -16,15 +16,12 @@ from committer.stages.facts import FactList, directories_of
 from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion
 from committer.stages.names import ancestors, with_ancestors
-from committer.stages.publish.create_directories import CreateDirectories
 from committer.stages.publish.move_aside import DeleteSuperseded, MoveAside, SetAsideSuccess
-from committer.stages.publish.promote import PromoteDirectories
-from committer.stages.publish.publish import Published, PublishFiles
+from committer.stages.publish.promote import PromoteDirectories, SealTasks
+from committer.stages.publish.publish import CreateDirectories, Published, PublishFiles
 from committer.stages.publish.publish_elsewhere import PublishElsewhere, is_worth_workers
 from committer.stages.publish.sent_files import CompleteUploads
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackUploads
-from committer.stages.undo.seal import SealTasks
+from committer.stages.undo.roll_back import RollBack, RollBackUploads
 
 _SPARES: Final = "delete a file on the condition that it is still the one that was seen"
 _ABILITIES: Final[Mapping[str, str]] = {

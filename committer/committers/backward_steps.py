@@ -20,23 +20,21 @@ from committer.committers.position import Position, standing_of
 from committer.committers.reports import report_of, report_of_ended, report_of_finished, save_report
 from committer.committers.results import JobReport
 from committer.committers.standing import STEPS, Standing, Step, Wish
-from committer.errors import (
-    CommitterError,
-    JobNotFoundError,
-    JobRolledBackError,
-    OutcomeUnknownError,
-    RecordError,
-    StoreNotFoundError,
-)
+from committer.errors import CommitterError, JobNotFoundError, JobRolledBackError, RecordError, StoreNotFoundError
 from committer.logs import job_logger
-from committer.records.job_state import JobOpened, JobOutcome, encode_record, limit_of
+from committer.records.job_state import JobOpened, encode_record, limit_of
 from committer.stages.base import StageContext
 from committer.stages.decide.decide import abort_decision, create_decision
-from committer.stages.facts import RecordedFacts
 from committer.stages.publish.publish import Published
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob
-from committer.stages.remove.removal import end_without_removal, keep_outcome, remove_leftovers, remove_temporary
+from committer.stages.remove.removal import (
+    CleanupJob,
+    RemoveJob,
+    end_without_removal,
+    keep_outcome,
+    remove_leftovers,
+    remove_temporary,
+)
 from committer.stages.state.job_directory import no_own_job, refuse_links
 from committer.stages.undo.roll_back import RollBackRequest
 from committer.stores.helpers import create_exclusively
@@ -154,7 +152,6 @@ async def report_end(call: JobCall, position: Position) -> JobReport:
             raise known from None
         if call.outcome is not None and call.outcome.outcome == "rolled-back":
             # Another driver of the job rolled it back and removed it first.
-            await _refuse_published(call, call.outcome)
             return rollback_report(call)
         if call.outcome is not None:
             # The directory existed a moment ago: a removal had died before it deleted it.
@@ -211,28 +208,6 @@ async def remove_rest(call: JobCall, position: Position) -> StepResult:
         # The driver that ended the job may have died before it deleted its entry.
         await end_without_removal(context)
     return None if call.wish is Wish.ABORT else Position(Standing.GONE)
-
-
-async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
-    """Refuses to report a rollback if another process removed the job's records first and files of it are published.
-
-    It looks only if this driver has the lists of files and old files in memory: the stored ones are gone.
-    """
-    state = call.state
-    if state is None or state.files.in_memory is None or isinstance(state.targets, RecordedFacts):
-        return
-    published = await call.action.roll_back(call.context).find_published(state)
-    if published:
-        layout = call.context.layout
-        raise OutcomeUnknownError(
-            f"the records of job {layout.job_id} were removed before it was rolled back: {len(published)} of its files "
-            f"exist at {layout.destination}, the first: {published[0]}",
-            operation="roll_back",
-            path=layout.target(published[0]),
-            next_step="look at these files, and delete those that are not wanted; old files that the job moved aside "
-            "went with its records",
-            causes=[call.refusal] if call.refusal is not None else [],
-        )
 
 
 async def leave(call: JobCall, position: Position) -> StepResult:

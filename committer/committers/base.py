@@ -21,7 +21,7 @@ from committer.paths import StorePath
 from committer.records.manifest import relative_names
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext, TaskOutput
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.load.winning_records import one_attempt_a_task
 from committer.stages.setup.setup_job import set_up
@@ -29,7 +29,6 @@ from committer.stages.state.job_directory import join_job
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.commit_task import CommitTask, SetupTask, message_of
-from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
 
 _log = job_logger("committer.committers")

@@ -9,16 +9,14 @@ from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, Stage, StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.publish.publish import Published
 from committer.stages.publish.sent_files import PutBlockLists
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task.block_files import BlockFiles
-from committer.stages.task_output import AttemptIdentity
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackBlocks
+from committer.stages.task.sent_files import BlockFiles
+from committer.stages.undo.roll_back import RollBack, RollBackBlocks
 
 _NEEDS: Final = needs_of("block_lists", "exclusive_put", "conditional_delete")
 

@@ -35,8 +35,7 @@ from committer.stages.load.promotions import may_promote
 from committer.stages.names import with_ancestors
 from committer.stages.publish.publish import Published
 from committer.stages.remove.abort_uploads import AbortUploads
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob, put_kept
-from committer.stages.remove.removal import end_without_removal
+from committer.stages.remove.removal import CleanupJob, RemoveJob, end_without_removal, put_kept
 from committer.stages.state.own_records import read_outcome
 from committer.stages.state.success_content import is_unmarked
 
@@ -47,7 +46,7 @@ async def decide(call: JobCall, position: Position) -> StepResult:
     """Declares the intent, loads and checks the job, decides."""
     context, inputs = call.context, call.inputs
     await call.probe_for_hadoop_job()
-    intent = inputs.intent_for(context)
+    intent = await inputs.intent_for(context)
     # After a cancellation, intent, entry and taken task output stay: another driver may rest on them, and
     # abort, recover or another commit continues from there.
     inputs.began = True

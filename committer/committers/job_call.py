@@ -20,9 +20,9 @@ from committer.stages.base import StageContext
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.facts import Facts, NotedFacts, RecordedFacts, directories_of, read_facts
+from committer.stages.publish.promote import sealed_layout
 from committer.stages.publish.publish import Published
 from committer.stages.setup.setup_job import check_store
-from committer.stages.undo.seal import sealed_layout
 from committer.stores.helpers import exists
 
 StepResult: TypeAlias = JobReport | Position | None

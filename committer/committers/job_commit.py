@@ -97,7 +97,7 @@ class BusyWait:
             self._began = context.runtime.monotonic()
         self._call.context = context = replace(context, driver=context.runtime.nonce())
         try:
-            await DeclareIntent(context).run(self._call.inputs.intent_for(context))
+            await DeclareIntent(context).run(await self._call.inputs.intent_for(context))
             await self._until_free(context, busy, self._began + limit)
             return await self._call.look()
         except Exception as error:

@@ -13,8 +13,7 @@ HADOOP-18797, Hadoop 3.4.0).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
 from typing import ClassVar
 
 from committer.committers.actions import PublishAction, UploadAction
@@ -22,23 +21,20 @@ from committer.committers.base import Committer
 from committer.committers.pending_sets import PendingSetForms, pending_of, uploads_of_pending, uploads_of_set
 from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import MAGIC_JOB
-from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SET_SUFFIX, PENDING_SUFFIX, encode_pending
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext, TaskOutput
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import is_absolute
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.task_output import AttemptIdentity, TaskOutput
-from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import children_of, walk
-from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UPLOADS
 
 
@@ -160,21 +156,6 @@ class PendingFiles(UploadedFiles):
         attempt = context.layout.task_attempt_id(identity.task, identity.attempt)
         self._base = run_directory(context.layout, attempt, identity.nonce)
 
-    async def open(self, destination: str, staged: str) -> FileWriter:
-        """Begins the upload, lists it."""
-        writer = await super().open(destination, staged)
-
-        async def record(status: FileStatus) -> None:
-            try:
-                await self._record(destination, staged, status)
-            except BaseException:
-                # No process could finish the file any more.
-                with suppress(StoreError):
-                    await run_shielded(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
-                raise
-
-        return _RecordedWriter(writer, record)
-
     def kept_at(self, staged: str) -> StorePath:
         """Returns the path of the record of the file's upload."""
         return self._base / f"{staged}{PENDING_SUFFIX}"
@@ -191,26 +172,6 @@ class PendingFiles(UploadedFiles):
         pending = pending_of(self._context, self._identity, file, attempt="")
         data = encode_pending(pending, etags=self._context.config.pending_etags)
         await store.put(record, data)
-
-    async def _end(self, staged: str, path: StorePath) -> None:
-        await end_upload(self._context.store, path, self._entries[staged].id)
-
-
-class _RecordedWriter(FileWriter):
-    def __init__(self, inner: FileWriter, record: Callable[[FileStatus], Awaitable[None]]) -> None:
-        self._inner = inner
-        self._record = record
-
-    async def write(self, data: bytes | bytearray | memoryview) -> None:
-        await self._inner.write(data)
-
-    async def close(self) -> FileStatus:
-        status = await self._inner.close()
-        await self._record(status)
-        return status
-
-    async def abort(self) -> None:
-        await self._inner.abort()
 
 
 _log = job_logger("committer.committers")

@@ -8,10 +8,9 @@ from committer.committers.actions import PublishAction, RenameAction, needs_of
 from committer.committers.base import Committer
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext
 from committer.stages.load.manifest_forms import MANIFEST_COMMITTER, ManifestForms
 from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
-from committer.stages.task_output import AttemptIdentity
 
 
 class ManifestCommitter(Committer):

@@ -30,10 +30,9 @@ from committer.records.pending_set import (
     java_date,
 )
 from committer.records.pending_uploads import UploadEntry
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext, TaskOutput, WrittenFile
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.load.winning_records import aborted_attempt
-from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
 """Key in an upload's extra data: the nonce of the run that began it, and so its stamp."""

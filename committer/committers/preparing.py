@@ -41,7 +41,7 @@ from committer.stages.check.preflight import MOST_CONFLICTS, Conflicts, Prefligh
 from committer.stages.check.superseded import ListSuperseded, LookIntoTargets, Superseded
 from committer.stages.check.task_files import LookUpIdentities, look_at_blocks, look_at_first_files
 from committer.stages.decide.decide import DecisionContent
-from committer.stages.decide.entries import CommitIntent, DeclareScope, RefuseNeighbours, scope_of, superseded_scope
+from committer.stages.decide.entries import DeclareScope, RefuseNeighbours, scope_of, superseded_scope
 from committer.stages.load.load_records import LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.load.promotions import LISTED_IN_A_CALL, Promotion, find_promotions, may_promote
@@ -52,11 +52,11 @@ from committer.stages.load.winning_records import (
     refs_of_messages,
 )
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.publish.promote import is_sealed_whole
 from committer.stages.setup.destination_file import object_at_destination
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.own_records import read_intent
 from committer.stages.state.success_content import is_of_job, read_success
-from committer.stages.undo.seal import is_sealed_whole
 from committer.stores.abilities import LOCAL_PATHS, TREE_LISTING
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
@@ -97,7 +97,8 @@ async def find_replacements(context: StageContext, inspection: Inspection) -> Re
             listed = listing.listed
         await FindTargets(context, listed=listed, places=superseded.places).run(inspection)
         superseded.places += view.targets.facts.count
-        await _inspect_obstacles(context, view, superseded, listed)
+        if view.targets.directories and context.config.existing_target == "replace":
+            await LookIntoTargets(context, superseded, listed).run(view)
         if loaded.files or superseded.any:
             stale = await _add_summaries(context, view, superseded, listed)
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
@@ -163,19 +164,6 @@ async def _links_named(context: StageContext, written: Collection[str]) -> list[
         for link in found
         if link
     ]
-
-
-async def _inspect_obstacles(
-    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
-) -> None:
-    """Inspects directories that files replace; without real directories the files below become old ones."""
-    standing = sorted(view.targets.directories)
-    if not standing or context.config.existing_target != "replace":
-        return
-    found = await LookIntoTargets(context, superseded, listed).run(standing)
-    view.jobs.update(found.jobs)
-    for name, mounted in found.mounted.items():
-        view.closed[name] = f"another volume is mounted at {mounted}"
 
 
 _FEW_STEPS = 3
@@ -482,13 +470,20 @@ class CommitInputs:
         asked = self.tasks if self.messages is None else len(self.messages)
         refuse_other_tasks(report, context.layout.destination, asked)
 
-    def intent_for(self, context: StageContext) -> CommitIntent:
-        """Returns the intent: the winners that are known before anything is listed."""
+    async def intent_for(self, context: StageContext) -> Intent:
+        """Returns this driver's intent: the winners that are known before anything is listed."""
         winners = self.winners
         if self.messages is not None:
             refs = refs_of_messages(context, self.messages)
             winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
-        return CommitIntent(winners, self.tasks)
+        return Intent(
+            job_id=context.layout.job_id,
+            driver=context.driver,
+            created=context.timestamp(),
+            winners=winners,
+            tasks=self.tasks,
+            process=await context.process(),
+        )
 
     async def find(self, context: StageContext) -> list[RecordRef]:
         """Returns the winning records; refuses another number of them than the job has tasks."""

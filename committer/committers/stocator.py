@@ -20,10 +20,10 @@ from committer.records.job_state import Decision, Fact, Winner
 from committer.records.pending_uploads import ListedUpload
 from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext, WrittenFile
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.finish.validate_output import ValidateOutput
-from committer.stages.load.manifest_forms import ManifestForms
+from committer.stages.load.manifest_forms import ManifestForms, contained, end_uploads, parts_of_list
 from committer.stages.load.planned_files import decode_record, read_winner
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published
@@ -31,10 +31,7 @@ from committer.stages.state.own_records import read_decision, read_outcome, read
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import ListBeingWritten
-from committer.stages.task_output import AttemptIdentity, WrittenFile
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackUploads
-from committer.stages.upload_lists import contained, end_uploads, parts_of_list
+from committer.stages.undo.roll_back import RollBack, RollBackUploads
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import status_or_none
 from committer.stores.uploads import UPLOADS
@@ -115,7 +112,7 @@ async def _run_of(context: StageContext, winner: Winner) -> str:
     """Returns the run that wrote a winner's files; empty if its record cannot be read any more."""
     try:
         data = await read_winner(context, winner)
-        sources = decode_record(context, winner.record, data, winner.digest)[1].sources
+        sources = decode_record(context, winner.record, data)[1].sources
     except (StoreNotFoundError, RecordError):
         return ""
     return sources[0].partition("/")[0] if sources else ""

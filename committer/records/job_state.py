@@ -141,7 +141,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         hadoop: True if Hadoop set the job up, so that there is no setup record.
         statistics: Sum of the winners' statistics, for the report of the driver that finishes the job.
         sealed: True if the output of task attempts is moved out of their reach before it is published from there
-            (`committer.stages.undo.seal`).
+            (`committer.stages.publish.promote`).
     """
 
     version: int = VERSION

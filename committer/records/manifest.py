@@ -244,16 +244,11 @@ def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True
 
 
 class RelativeNames(NamedTuple):
-    """Names of a manifest's entries, in its order; see `relative_names`.
-
-    Attributes:
-        plain: True if every file's URIs are those of source root and destination, a slash, and the name.
-    """
+    """Names of a manifest's entries, in its order; see `relative_names`."""
 
     sources: list[str]
     destinations: list[str]
     directories: list[str]
-    plain: bool
 
 
 def relative_names(
@@ -281,7 +276,6 @@ def relative_names(
     source_uris, target_uris = [entry.s for entry in files], [entry.d for entry in files]
     made_uris = [entry.d for entry in directories]
     sources, targets = plain_names_below(source_root, source_uris), plain_names_below(destination, target_uris)
-    plain = sources is not None and targets is not None
     if sources is None:
         sources = _names_below(source_root, source_uris, "files[%d].s", source)
     if targets is None:
@@ -293,13 +287,7 @@ def relative_names(
     _refuse_twice(targets, "files[%d].d", "another entry has the same destination", source)
     _refuse_reserved(targets, "files[%d].d", source)
     _refuse_reserved(made, "directories[%d].d", source)
-    return RelativeNames(sources, targets, made, plain)
-
-
-def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
-    """Returns sources and destinations of a manifest that `relative_names` found plain: 0.2 microseconds per file."""
-    source_cut, target_cut = (len(base.uri) + (base.path != "/") for base in (source_root, destination))
-    return [entry.s[source_cut:] for entry in manifest.files], [entry.d[target_cut:] for entry in manifest.files]
+    return RelativeNames(sources, targets, made)
 
 
 def _check_header(header: _Header, source: str) -> None:

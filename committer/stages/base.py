@@ -1,14 +1,14 @@
-"""The base class of stages, the context that the stages of a job share, and the forms of task records."""
+"""The base class of stages, the context that the stages of a job share, what tasks write, and the forms of records."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar, final
+from typing import Generic, NamedTuple, TypeVar, final
 
 from committer.advice import call
 from committer.driver_process import DriverProcess, is_known, this_driver
@@ -20,12 +20,72 @@ from committer.logs import audit, job_logger
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
+from committer.records.pending_uploads import UploadEntry
 from committer.records.publish_chunk import PublishPool
 from committer.records.success import FILENAMES_LIMIT
 from committer.spec import JobSpec
-from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import children_of
+
+
+class AttemptIdentity(NamedTuple):
+    """The identity of one run of a task attempt; the random `nonce` is part of every path of the run."""
+
+    task: int
+    attempt: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a task attempt.
+
+    Attributes:
+        name: Relative to the task attempt directory.
+        identity: From the store, after the file was closed.
+        synced: Whether its data survives a power loss already, if that was requested.
+        absolute: Its absolute destination path; empty if it has the same name below the destination.
+        upload: Its pending upload, if the file does not exist under its name.
+        version: The version for the store's preconditions (`FileStatus.version`).
+    """
+
+    name: str
+    size: int
+    identity: str | None
+    synced: bool = True
+    absolute: str = ""
+    upload: UploadEntry | None = None
+    version: str | None = None
+
+    @property
+    def destination(self) -> str:
+        """Published name of the file."""
+        return self.absolute or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """Everything that a task attempt wrote.
+
+    Attributes:
+        files: Its files, oldest first.
+        directories: Relative directories to create at the destination; parents of files may be left out.
+        by_path: Whether programs got the directory's path, so that only the caller knows when they stop writing.
+    """
+
+    identity: AttemptIdentity
+    directory: StorePath
+    files: list[WrittenFile]
+    directories: list[str]
+    by_path: bool = False
+
+
+def oldest_first(files: Iterable[WrittenFile], begun: Iterable[tuple[StorePath, str]]) -> list[WrittenFile]:
+    """Sorts uploads by their position in `begun`; other files keep their order, that of their closing."""
+    # An abort by another process aborts the uploads that exist by then. If the attempt goes on and commits,
+    # its oldest upload is among them, and a job commit checks that one (`LoadRecords`).
+    order = {upload_id: number for number, (_path, upload_id) in enumerate(begun)}
+    return sorted(files, key=lambda file: 0 if file.upload is None else order[file.upload.id])
 
 
 def cleanup_call(layout: JobLayout, *, force: bool = False) -> str:
@@ -63,7 +123,6 @@ class RecordForms(ABC):
     What is not abstract suits a format of task manifests, with lists of uploads in the job's directory.
 
     Attributes:
-        takes_records: Whether a job commit by listing first moves the records away from where tasks commit.
         names_directories: Whether records name the directories that files need; Java drivers rely on it.
         visible_early: Whether tasks' files are at the destination before their job is decided.
         forward_only: Whether a decided job cannot be rolled back, because tasks replaced existing files.
@@ -73,7 +132,6 @@ class RecordForms(ABC):
         hadoop_name: The committer's name in `_SUCCESS`; empty if Hadoop has no such committer.
     """
 
-    takes_records: bool = False
     names_directories: bool = True
     visible_early: bool = False
     forward_only: bool = False
@@ -100,11 +158,7 @@ class RecordForms(ABC):
 
     @abstractmethod
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """Lists a job's records; `taking` moves them away from where tasks commit, if `takes_records`. Repeatable."""
-
-    async def give_back(self, context: StageContext) -> None:
-        """Restores the records that `list_records` moved, for a job that stays undecided."""
-        return
+        """Lists a job's records; with `taking` a format may move them away from where tasks commit. Repeatable."""
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """Lists what the job keeps outside its own directory; its removal deletes that, too."""
@@ -136,14 +190,12 @@ class JobKnowledge:
     Attributes:
         is_open: Whether the job's `opened` record says that the job was opened; None until that record is known.
         entries: Entries of this job that this process created or saw (`committer.stages.decide.entries`).
-        plain_records: Digests of task records whose names this process has checked.
         committed: Numbers of tasks that this process saw commit: a listing that lacks one has lost records.
         is_probed: Whether this process tested the store's abilities at the job's place.
     """
 
     is_open: bool | None = None
     entries: set[StorePath] = field(default_factory=set)
-    plain_records: set[str] = field(default_factory=set)
     committed: frozenset[int] = frozenset()
     is_probed: bool = False
 

@@ -12,7 +12,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, JobStateError, RecordError
 from committer.paths import StorePath
-from committer.stages.remove.cleanup import CleanupJob
+from committer.stages.remove.removal import CleanupJob
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 from tests.job_paths import in_job
 from tests.places import MemoryPlace, Place, make_place

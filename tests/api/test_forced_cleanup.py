@@ -15,8 +15,7 @@ from committer.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from committer.testing.faults import Call, Fault, SimulatedCrash
-from tests.job_paths import has_in_job
+from committer.testing.faults import Fault, SimulatedCrash
 from tests.places import EVERY_COMMITTER, Place, place_fixture
 
 place = place_fixture(*EVERY_COMMITTER)
@@ -154,28 +153,3 @@ async def test_a_plan_changes_nothing(place: Place) -> None:
     report = await plan_cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
     assert (report.removed, report.given_up) == (["j"], {})
     assert place.all_files() == before
-
-
-async def test_a_driver_whose_job_is_given_up_while_it_takes_it_back_does_not_say_that_it_did(place: Place) -> None:
-    """The driver publishes, finds another job's file and rolls back; another process removes its records meanwhile."""
-    job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1))
-    await place.run_task(job, 0, NEW)
-    ended = False
-
-    async def before_call(call: Call) -> None:
-        nonlocal ended
-        if call.operation == place.publishes_by and not ended and len(place.files()) == len(NEW) - 1:
-            (missing,) = NEW.keys() - place.files().keys()
-            place.write(missing, b"another's")
-        ended = ended or has_in_job(place, "j", "outcome")
-        if ended and call.operation in ("rename_file", "delete_file_if") and "/_temporary/" not in call.path.path:
-            for name in {name.partition("/")[0] for name in place.temporary()}:
-                if any(one.startswith(f"{name}/") for one in place.all_files()):
-                    place.remove(name)
-            raise StorePermissionError("not allowed", operation=call.operation, path=call.path)
-
-    place.store.before_call = before_call
-    with pytest.raises(OutcomeUnknownError, match="2 of its files exist") as caught:
-        await job.commit(tasks=1)
-    assert caught.value.outcome == "unknown"
-    assert sorted(place.files().values()) == [b"another's", b"new", b"new"]

@@ -17,8 +17,7 @@ from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.names import NameFolding
 from committer.stages.publish.move_aside import MoveAside
 from committer.stages.publish.publish import Published, PublishFiles
-from committer.stages.remove.cleanup import CleanupJob, RemoveJob
-from committer.stages.remove.removal import keep_outcome
+from committer.stages.remove.removal import CleanupJob, RemoveJob, keep_outcome
 from committer.stages.undo.roll_back import RollBack, fence
 from tests.simulate.patches import Patches, create_by_put
 

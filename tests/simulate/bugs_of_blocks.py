@@ -7,9 +7,9 @@ from typing import Any
 
 from committer.errors import StoreError, StoreExistsError, StorePartsError
 from committer.stages.publish.sent_files import PutBlockLists
-from committer.stages.task.block_files import BlockFiles
 from committer.stages.task.commit_task import CommitTask
-from committer.stages.undo.roll_back_sent import RollBackBlocks
+from committer.stages.task.sent_files import BlockFiles
+from committer.stages.undo.roll_back import RollBackBlocks
 from tests.simulate.patches import Patches
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from committer.errors import StoreError, StoreNotFoundError
 from committer.stages.load.promotions import Promotion
-from committer.stages.publish.promote import PromoteDirectories
-from committer.stages.undo.seal import SealTasks, sealed_layout
+from committer.stages.publish.promote import PromoteDirectories, SealTasks, sealed_layout
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 from tests.simulate.patches import Patches

@@ -14,7 +14,7 @@ from committer.stages.decide.entries import DeclareIntent
 from committer.stages.finish.end_job import EndJob
 from committer.stages.publish.move_aside import SetAsideSuccess
 from committer.stages.publish.publish import Published, PublishFiles
-from committer.stages.remove.cleanup import RemoveJob, put_kept
+from committer.stages.remove.removal import RemoveJob, put_kept
 from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.helpers import status_or_none
 from tests.simulate.patches import Patches

@@ -14,8 +14,7 @@ from committer.stages.remove.abort_uploads import AbortUploads
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.commit_task import CommitTask
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.undo.roll_back import RollBack
-from committer.stages.undo.roll_back_sent import RollBackUploads
+from committer.stages.undo.roll_back import RollBack, RollBackUploads
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
 from tests.simulate.patches import Patches

@@ -15,11 +15,10 @@ from committer.layout import TEMPORARY, DirectoryName, JobLayout
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.state.own_records import read_setup
 from committer.stages.task.attempt_files import AttemptFiles, StagedFiles
-from committer.stages.task_output import AttemptIdentity
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, exists
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import msgspec
 
-from committer.committers.actions import PublishAction, needs_of
+from committer.committers.actions import PublishAction, RenameAction, needs_of
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
-from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
+from committer.committers.file.taking import FileForms, layout_of, refuse_reducers
 from committer.committers.file.walking import manifest_of_directory, record_of_directory, tidy
 from committer.committers.results import CommitPlan
 from committer.errors import (
@@ -33,7 +33,7 @@ from committer.paths import StorePath
 from committer.records.manifest import TaskManifest, decode_task_manifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, Stage, StageContext, TaskOutput
 from committer.stages.durability import sync_directories
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import join_hadoop_job
@@ -42,7 +42,6 @@ from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import attempt_aborted
 from committer.stages.task.commit_task import message_of, sync_output
-from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.helpers import children_of, exists
 
 # A further round follows if another attempt of the task committed.
@@ -116,7 +115,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise self._replaces_nothing(value)
 
     async def _is_taken(self, value: TaskOutput) -> bool:
-        """Returns whether refused drivers left an earlier commit of the task taken: each saw the other's intent."""
+        """Returns whether a refused driver took an earlier commit of the task."""
         task_name = self._layout.task_id(value.identity.task)
         return await exists(self.context.store, self._layout.tasks / task_name)
 
@@ -130,7 +129,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise
         if found.intents or found.decided or found.ended:
             raise self._too_late(value, "this task attempt came too late, or just in time")
-        # Only after that look: a driver that began earlier and has no intent any more has finished its return.
+        # Only after that look: a driver that began earlier and was refused has no intent any more.
         if not self.context.spec.hadoop and await self._is_taken(value):
             raise self._replaces_nothing(value)
 
@@ -209,7 +208,7 @@ class AbortFileTask(AbortTask):
 
     Commits of Hadoop's attempts, and commits without files, stay: no record tells whose they are.
 
-    Cost: by ids three listings; for each record one read, and one listing for each directory of the task.
+    Cost: by ids three listings; for each record one read, and one listing for each directory of the task, taken or not.
     Hadoop: ``FileOutputCommitter.abortTask``.
     """
 
@@ -227,7 +226,19 @@ class AbortFileTask(AbortTask):
                 continue
             if decode_task_manifest(told, source=str(record)).files:
                 await self._take_back(value, layout, attempt_id, told)
+                await self._refuse_taken(value, layout, told)
             await store.delete_file(record)
+
+    async def _refuse_taken(self, value: AbortRequest, layout: CommittedLayout, told: bytes) -> None:
+        """Refuses an attempt whose commit a refused driver took: it counts."""
+        task = layout.task_id(value.task)
+        if await self._is(layout.tasks / task, task, told):
+            raise JobStateError(
+                f"a refused commit of job {layout.job_id} took what this attempt of {task} committed: that counts",
+                operation=self.name,
+                path=layout.tasks / task,
+                next_step="commit the job with it, or abort the job",
+            )
 
     async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
         """Removes a task's commit, if it is the one that a record describes.
@@ -290,7 +301,7 @@ class FileCommitterV1(FileOutputCommitter):
         "identity",
         "identity_through_rename",
     )
-    action: PublishAction = TakenAction()
+    action: PublishAction = RenameAction()
     listed_layout: type[JobLayout] = CommittedLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
@@ -393,11 +404,12 @@ class FileCommitterV1(FileOutputCommitter):
             standing = list(filter(layout.is_record, committed))
             if taken and standing:
                 raise JobStateError(
-                    f"job {layout.job_id} is being committed: {len(taken)} of its tasks' directories were taken, "
-                    f"{len(standing)} were not",
+                    f"a commit of job {layout.job_id} took {len(taken)} of its tasks' directories, and did not take "
+                    f"{len(standing)}",
                     operation="plan",
                     path=layout.tasks,
-                    next_step=f"wait for the commit to end; if its driver is dead, call {context.recover_call()}",
+                    next_step="wait for the commit to end; if it was refused, commit the job again; if its driver is "
+                    f"dead, call {context.recover_call()}",
                 )
             if standing:
                 # What would be published is still where tasks committed it.

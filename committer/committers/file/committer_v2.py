@@ -39,7 +39,7 @@ from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, decode_task_manifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, Stage, StageContext
+from committer.stages.base import RecordForms, Stage, StageContext, TaskOutput, WrittenFile
 from committer.stages.check.superseded import job_inside
 from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
@@ -47,12 +47,10 @@ from committer.stages.finish.validate_output import ValidateOutput
 from committer.stages.identity import is_regular, stands_as_directory
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import with_ancestors
-from committer.stages.publish.create_directories import leaves
 from committer.stages.publish.move_aside import MoveAside, SetAsideSuccess
-from committer.stages.publish.publish import Published
+from committer.stages.publish.publish import Published, leaves
 from committer.stages.state.job_liveness import check_job_is_live, too_late
 from committer.stages.task.commit_task import CommitTask, message_of, sync_output
-from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, status_or_none

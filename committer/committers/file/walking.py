@@ -7,10 +7,9 @@ from committer.file_names import is_reserved
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DIRECTORY_UNKNOWN, DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
-from committer.stages.base import StageContext
+from committer.stages.base import StageContext, TaskOutput
 from committer.stages.names import ancestors
 from committer.stages.task.attempt_files import ScanTask
-from committer.stages.task_output import TaskOutput
 from committer.stores.base import FileStatus
 
 

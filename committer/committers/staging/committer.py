@@ -32,14 +32,13 @@ from committer.options.config import CommitterConfig, SupersededScope
 from committer.options.hadoop import hadoop_user
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import AttemptIdentity, RecordForms, StageContext
 from committer.stages.check.foreign_metadata import first_data
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.setup.setup_job import join_hadoop_job
 from committer.stages.state.job_liveness import no_job_elsewhere
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task_output import AttemptIdentity
 from committer.stores.helpers import children_of, exists
 
 _UPLOADS: Final = "staging-uploads"

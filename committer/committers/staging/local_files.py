@@ -33,11 +33,10 @@ from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles, ScanTask
 from committer.stages.task.sent_files import UploadedFiles
-from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of

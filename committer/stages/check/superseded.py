@@ -20,6 +20,7 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.foreign_metadata import checksummed, is_replaced
 from committer.stages.check.in_the_way import ObstacleFinder
+from committer.stages.check.inspect_destination import DestinationView
 from committer.stages.durability import pages
 from committer.stages.facts import NotedFacts, are_plain, check_superseded, directories_of
 from committer.stages.identity import as_entry, stands_as_directory
@@ -276,38 +277,30 @@ def topmost(directories: list[str]) -> list[str]:
 _NOTED_TOGETHER: Final = 1000
 
 
-@dataclass(slots=True)
-class TargetDirectories:
-    """Content of directories at files' destinations: a job's directory, and another volume's mount point, by target."""
-
-    jobs: dict[str, StorePath] = field(default_factory=dict)
-    mounted: dict[str, StorePath] = field(default_factory=dict)
-
-
-class LookIntoTargets(Stage[list[str], TargetDirectories]):
-    """The stage that finds jobs inside a directory that a file would replace: a job's directory is never removed (G11).
+class LookIntoTargets(Stage[DestinationView, None]):
+    """The stage that finds jobs inside directories that files would replace: a job's directory is never removed (G11).
 
     Where directories are real, such a directory is moved as a whole. Elsewhere it consists only of the files below
     it, and a file of its name can exist beside them: each is added to `superseded` like any other old file, so a file
     that is created later stays. Files in the `listed` directories were added before.
 
     Preconditions: the job may replace what exists there.
-    Postconditions: every job's directory inside is known; nothing changed.
+    Postconditions: the view has every job's directory inside, and other volumes' mount points; nothing changed.
     Cost: one listing per directory inside, those of different targets concurrently. Memory: a few megabytes of files,
     more go to the driver's disk.
     """
 
     name = "job_stage_look_into_targets"
 
-    def __init__(self, context: StageContext, superseded: Superseded, listed: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self, context: StageContext, superseded: Superseded, listed: AbstractSet[str]) -> None:
         super().__init__(context)
         self._superseded = superseded
         self._listed = listed
         self._folding = NameFolding(context.store.capabilities)
 
-    async def execute(self, value: list[str]) -> TargetDirectories:
+    async def execute(self, value: DestinationView) -> None:
         """Looks into all of them concurrently."""
-        context, found = self.context, TargetDirectories()
+        context = self.context
 
         async def look(target: str) -> None:
             path = context.layout.target(target)
@@ -316,10 +309,10 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                 async for status in walk(context.store, path):
                     job = working_directory(status, path)
                     if job is not None:
-                        found.jobs[target] = job
+                        value.jobs[target] = job
                         return
                     if status.refuses is not None and status.refuses.mounted and not status.is_link:
-                        found.mounted[target] = status.path
+                        value.closed[target] = f"another volume is mounted at {status.path}"
                         return
                     name = context.layout.name_of(status.path)
                     real = status.is_directory or context.store.capabilities.directories
@@ -333,8 +326,8 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                 # It was deleted meanwhile, or replaced by a file: publishing handles that.
                 return
 
-        await run_workers(value, look, workers=context.config.io_concurrency, operation=self.name)
-        return found
+        targets = sorted(value.targets.directories)
+        await run_workers(targets, look, workers=context.config.io_concurrency, operation=self.name)
 
     def _is_noted(self, name: str) -> bool:
         return bool(self._listed) and self._folding.fold(name.rpartition("/")[0]) in self._listed

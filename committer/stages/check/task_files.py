@@ -15,7 +15,7 @@ from committer.stages.durability import pages
 from committer.stages.identity import may_be_file_of
 from committer.stages.load.load_records import MOST_PROBLEMS, LoadedRecords, LoadRecords
 from committer.stages.load.planned_files import PlannedFiles
-from committer.stages.task.block_files import MARK
+from committer.stages.task.sent_files import MARK
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import blocks_wait, is_pending

@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from committer.advice import COMMIT_AGAIN, call
@@ -31,7 +30,7 @@ from committer.flow.together import both_in_full
 from committer.flow.workers import run_workers
 from committer.layout import WORK, DirectoryName, JobLayout, is_job_id
 from committer.options.config import CommitterConfig
-from committer.records.job_state import DecisionHead, Entry, Intent, NamedRecord, encode_record
+from committer.records.job_state import DecisionHead, Entry, Intent, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.names import NameFolding, is_absolute
@@ -316,15 +315,7 @@ async def _remove_directory(store: Store, layout: JobLayout) -> None:
             await store.delete_directory(layout.entries, recursive=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitIntent:
-    """Input of a commit: records named by messages (None for a listing), and the number of tasks (None if unknown)."""
-
-    winners: list[NamedRecord] | None
-    tasks: int | None
-
-
-class DeclareIntent(Stage[CommitIntent, None]):
+class DeclareIntent(Stage[Intent, None]):
     """The stage that writes this driver's intent, beside those of the job's other drivers.
 
     Preconditions: the job exists, undecided.
@@ -334,20 +325,12 @@ class DeclareIntent(Stage[CommitIntent, None]):
 
     name = "job_stage_declare_intent"
 
-    async def execute(self, value: CommitIntent) -> None:
+    async def execute(self, value: Intent) -> None:
         """Writes the intent."""
         context, layout = self.context, self.context.layout
-        intent = Intent(
-            job_id=layout.job_id,
-            driver=context.driver,
-            created=context.timestamp(),
-            winners=value.winners,
-            tasks=value.tasks,
-            process=await context.process(),
-        )
         path = layout.intent(context.driver)
         temporary = layout.temporary_of(path, context.driver)
-        writing = context.store.put(path, encode_record(intent), temporary=temporary, durable=context.durable)
+        writing = context.store.put(path, encode_record(value), temporary=temporary, durable=context.durable)
         try:
             # The entry's directory is created here, so that the entry takes one call.
             await both_in_full(writing, make_directory_of_entries(context))

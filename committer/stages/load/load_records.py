@@ -194,7 +194,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         read = context.forms.as_manifest(context, path, data)
         if read is not data:
             data, digest = read, digest_of(read)
-        manifest, files, directories = decode_record(context, ref.record, data, digest)
+        manifest, files, directories = decode_record(context, ref.record, data)
         # Hadoop's tasks write the unique id, this engine's the job's id.
         if manifest.jobId not in (context.layout.job_id, context.layout.unique_id):
             raise RecordError(

@@ -14,7 +14,7 @@ from committer.flow.workers import run_workers
 from committer.layout import PLAN, JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Fact, Winner
-from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
+from committer.records.manifest import TaskManifest, decode_task_manifest, relative_names
 from committer.records.pending_uploads import UploadEntry
 from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
@@ -155,9 +155,7 @@ async def read_winner(
     return data[winner.offset : winner.offset + winner.length]
 
 
-def decode_record(
-    context: StageContext, record: str, data: bytes, digest: str
-) -> tuple[TaskManifest, RecordEntries, list[str]]:
+def decode_record(context: StageContext, record: str, data: bytes) -> tuple[TaskManifest, RecordEntries, list[str]]:
     """Decodes a record; its files and directories get names that were checked to stay inside."""
     layout = context.layout
     source = str(layout.record_path(record))
@@ -170,20 +168,7 @@ def decode_record(
             source=source,
             roots=layout.roots,
         )
-    if read.plain:
-        context.known.plain_records.add(digest)
     return manifest, _entries(layout, manifest, read.sources, read.destinations), read.directories
-
-
-def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
-    """Decodes a record whose digest was compared; what was checked the first time is not checked again."""
-    if winner.digest not in context.known.plain_records:
-        return decode_record(context, winner.record, data, winner.digest)[1]
-    layout = context.layout
-    with context.statistics.timed(names.OP_LOAD_MANIFEST):
-        manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
-        sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.recorded_tasks)
-    return _entries(layout, manifest, sources, destinations)
 
 
 def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]) -> RecordEntries:
@@ -231,11 +216,6 @@ class PlannedFiles:
         self._entries = entries
         self._identities = FactList() if identities is None else identities
         self.targets: Facts = FactList()
-
-    @property
-    def in_memory(self) -> list[PlannedFile] | None:
-        """The files, if they are in memory."""
-        return self._entries
 
     async def __aiter__(self) -> AsyncIterator[PlannedFile]:
         async for batch in self.batches():
@@ -330,7 +310,7 @@ class PlannedFiles:
                     next_step=_FIND_WRITER + self._else_give_up(),
                 )
             try:
-                entries = _decode_again(self._context, winner, data)
+                entries = decode_record(self._context, winner.record, data)[1]
             except RecordError as error:
                 # An error with advice speaks for the whole job; recovery alone would fail in the same way.
                 error.next_step = error.next_step or f"{_FIND_WRITER}{self._else_give_up()}"

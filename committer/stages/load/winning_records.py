@@ -20,8 +20,7 @@ from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
-from committer.stages.base import RecordRef, StageContext
-from committer.stages.task_output import AttemptIdentity
+from committer.stages.base import AttemptIdentity, RecordRef, StageContext
 from committer.stores.helpers import children_of, move_file
 
 RIGHT_NUMBER: Final = "give their right number"

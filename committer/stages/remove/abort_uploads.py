@@ -17,8 +17,8 @@ from committer.flow.workers import run_workers
 from committer.layout import COMMITTING, JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.stages.base import Stage
+from committer.stages.load.manifest_forms import end_uploads
 from committer.stages.state.own_records import read_decision, read_outcome
-from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UPLOADS, PendingUpload

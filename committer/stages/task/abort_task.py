@@ -17,9 +17,9 @@ from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
+from committer.stages.load.manifest_forms import end_uploads
 from committer.stages.load.winning_records import aborted_name
 from committer.stages.state.job_directory import look_at_job
-from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import children_of, move_file
 
 

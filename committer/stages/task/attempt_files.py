@@ -19,9 +19,8 @@ from committer.events import names
 from committer.file_names import is_reserved
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stages.base import Stage, StageContext
+from committer.stages.base import Stage, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
-from committer.stages.task_output import WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter, Store
 

@@ -29,13 +29,12 @@ from committer.records.manifest import (
     DirectoryEntry,
 )
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit, digest_of
-from committer.stages.base import Stage, StageContext
+from committer.stages.base import AttemptIdentity, Stage, StageContext, TaskOutput, WrittenFile
 from committer.stages.durability import sync_directories
 from committer.stages.load.winning_records import no_directory
 from committer.stages.names import with_ancestors
 from committer.stages.state.job_liveness import check_job_is_live, names_not_forced
 from committer.stages.task.attempt_files import attempt_aborted
-from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
 from committer.stores.paced import without_retries
 

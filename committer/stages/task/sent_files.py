@@ -1,25 +1,24 @@
-"""Files of a task attempt that are sent to the store as pending uploads."""
+"""Files of a task attempt that are sent to the store as pending uploads, or as blocks, under their final names."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from committer.errors import StoreError, TaskError
+from committer.errors import StoreError, StorePartsError, TaskError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
-from committer.stages.base import StageContext
+from committer.stages.base import AttemptIdentity, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles
-from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
 from committer.stores.upload_ends import end_upload
-from committer.stores.uploads import UPLOADS, UploadPart
+from committer.stores.uploads import BLOCK_LISTS, UPLOADS, UploadPart
 
 Part = TypeVar("Part")
 
@@ -32,12 +31,14 @@ class Sending(NamedTuple):
     in_flight: int
 
 
+Finished: TypeAlias = Callable[[Sequence[Part], FileStatus], Awaitable[None]]
+"""Callback of a writer with the parts of a file that was sent whole; if it fails, the file is aborted."""
+
+
 class PartWriter(FileWriter, Generic[Part]):
     """Base class of writers that send a file in parts and make nothing visible. Memory: (2 + `in_flight`) parts."""
 
-    def __init__(
-        self, store: Store, path: StorePath, sending: Sending, finished: Callable[[Sequence[Part]], None]
-    ) -> None:
+    def __init__(self, store: Store, path: StorePath, sending: Sending, finished: Finished[Part]) -> None:
         self._store = store
         self._path = path
         self._stamp = sending.stamp
@@ -95,9 +96,10 @@ class PartWriter(FileWriter, Generic[Part]):
         while self._sending:
             await self._wait_for_one()
         self._check_usable()
+        status = FileStatus(self._path, False, self._size, stamp=self._stamp)
+        await self._finished([self._parts[number] for number in range(1, self._begun + 1)], status)
         self._ended = True
-        self._finished([self._parts[number] for number in range(1, self._begun + 1)])
-        return FileStatus(self._path, False, self._size, stamp=self._stamp)
+        return status
 
     async def abort(self) -> None:
         """Stops requests in flight and drops sent data; no effect on a closed file."""
@@ -189,12 +191,7 @@ class UploadWriter(PartWriter[UploadPart]):
     """A writer that sends the parts of an upload and never completes it; `abort` aborts the upload."""
 
     def __init__(
-        self,
-        store: Store,
-        path: StorePath,
-        upload_id: str,
-        sending: Sending,
-        finished: Callable[[Sequence[UploadPart]], None],
+        self, store: Store, path: StorePath, upload_id: str, sending: Sending, finished: Finished[UploadPart]
     ) -> None:
         super().__init__(store, path, sending, finished)
         self._uploads = UPLOADS.required(store, "open_writer", path)
@@ -237,8 +234,9 @@ class UploadedFiles(SentFiles[UploadWriter]):
         upload_id = await uploads.create_upload(path, stamp=self._sending.stamp)
         self._begun[upload_id] = path
 
-        def finished(parts: Sequence[UploadPart]) -> None:
+        async def finished(parts: Sequence[UploadPart], status: FileStatus) -> None:
             self._sent(staged, entry_of(upload_id, parts))
+            await self._record(destination, staged, status)
 
         writer = self._open[staged] = UploadWriter(context.store, path, upload_id, self._sending, finished)
         try:
@@ -248,6 +246,9 @@ class UploadedFiles(SentFiles[UploadWriter]):
                 await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
             raise
         return writer
+
+    async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
+        """Records a file that is closed, beside the list; by default does nothing."""
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Returns every upload that this run began, those of aborted files included."""
@@ -294,3 +295,76 @@ def entry_of(upload_id: str, parts: Sequence[UploadPart]) -> UploadEntry:
         checksums=checksums if whole else (),
         algorithm=parts[0].checksum_algorithm if whole else None,
     )
+
+
+MARK: Final = "blocks"
+"""Name of the mark in the directory of a run that began to send blocks; an abort deletes it."""
+
+_TOKEN_BYTES: Final = 16
+
+
+class BlockFiles(SentFiles["_BlockWriter"]):
+    """Files that are sent as blocks to their destinations; the job commit makes files of them.
+
+    Opening one costs a call to check the job, the first one another to create the mark. An abort deletes the mark and
+    can delete nothing else; a job commit looks for it. All writers of a name share its blocks, so each file has a
+    random token as prefix of its block ids, which no other writer uses, not even another run of the attempt. The
+    service drops blocks when a file is created under their name, or a week after the last of them was sent.
+    """
+
+    def __init__(self, context: StageContext, directory: StorePath) -> None:
+        super().__init__(context, directory)
+        self._mark = directory / MARK
+        self._marking = asyncio.Lock()
+        self._marked = False
+        self._begun: list[tuple[StorePath, str]] = []
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Creates the mark of the run, then checks the job."""
+        context = self._context
+        async with self._marking:
+            if not self._marked:
+                await context.store.put(self._mark, b"")
+                self._marked = True
+        await check_job_is_live(context, operation="open")
+        path, token = context.layout.target(destination), context.runtime.nonce(_TOKEN_BYTES)
+        self._begun.append((path, token))
+
+        async def finished(ids: Sequence[str], _status: FileStatus) -> None:
+            self._sent(staged, UploadEntry(id=token, etags=tuple(ids)))
+
+        writer = self._open[staged] = _BlockWriter(context.store, path, token, self._sending, finished)
+        return writer
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Returns every file that was begun, by path and token."""
+        return self._begun
+
+
+class _BlockWriter(PartWriter[str]):
+    """A writer that sends blocks concurrently; `abort` leaves them, since no call drops blocks."""
+
+    def __init__(self, store: Store, path: StorePath, token: str, sending: Sending, finished: Finished[str]) -> None:
+        super().__init__(store, path, sending, finished)
+        self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
+        self._token = token
+
+    async def _put(self, number: int, data: bytearray) -> str:
+        block_id = f"{self._token}-{number:05d}"
+        try:
+            await self._blocks.put_block(self._path, block_id, data)
+        except StorePartsError as error:
+            raise TaskError(
+                f"{self._path} cannot be written: {error.message}",
+                operation="write",
+                path=self._path,
+                next_step="another program left blocks under that name, which the service drops a week after the last "
+                "of them was sent: give the file another name (unique_names=True gives each file one)",
+            ) from error
+        return block_id
+
+    async def _close_empty(self) -> None:
+        """Sends nothing: the list of an empty file names no block."""
+
+    async def _drop(self) -> None:
+        """Does nothing: the service drops the blocks."""
