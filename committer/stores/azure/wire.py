@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+import aiohttp
+
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
@@ -170,9 +172,33 @@ MAX_NAME_BYTES: Final = 1024
 
 
 class AzureStore(HttpStore):
-    """Base of stores that are a container of an account; checks the paths that they are given."""
+    """Base of stores that are a container of an account; checks the paths that they are given.
+
+    Args:
+        authority: The container, with the host that the URI names.
+        endpoint: The service's endpoint of the account.
+        http_session: An aiohttp session to use instead of an own one.
+    """
 
     _schemes: Collection[str]
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        endpoint: str,
+        access: Access,
+        *,
+        http_session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._scheme = scheme
+        self._authority = authority
+        self._endpoint = endpoint
+        self._access: Access = access
+        self._http = HttpClient(session=http_session)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._scheme, self._authority, self._endpoint, self._access)
 
     def _checked(self, path: StorePath) -> StorePath:
         """Returns the path if it belongs to this store and the service allows its name."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
 
 from committer.errors import (
+    InvalidPathError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -21,19 +22,67 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.options.storage import OptionTable
+from committer.options.storage import OptionTable, StorageOption, refused
 from committer.paths import StorePath
-from committer.stores.azure.options import arguments_of, reached_by
+from committer.stores.azure.access import Access
+from committer.stores.azure.options import TABLE as ADLS
+from committer.stores.azure.options import Service, parse_connection_string, reached_by
 from committer.stores.azure.wire import MAX_NAME_BYTES
 from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
-from committer.stores.azure_blob.options import BLOB, SCHEMES, TABLE, account_of, place_of
 from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.http import HttpClient
 from committer.stores.http_answers import content_in, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.uploads import SupportsBlockLists
+
+_MEANINGS: Final = {
+    "endpoint": "the account's blob endpoint, where it is not `https://ACCOUNT.blob.core.windows.net`, or what follows"
+    " the `@` in the path: a private link, the emulator",
+    "client": "a `BlobServiceClient` or `ContainerClient` of `azure-storage-blob`, blocking or not: its endpoint and"
+    " its credential",
+    "account_name": "the account, of a path `az://CONTAINER/PATH`, which names none; of other paths another one is"
+    " refused",
+}
+
+
+def _described(option: StorageOption) -> StorageOption:
+    return replace(option, meaning=_MEANINGS.get(option.name, option.meaning))
+
+
+TABLE: Final = replace(ADLS, store="Azure Blob Storage", options=tuple(map(_described, ADLS.options)))
+
+BLOB: Final = Service("blob", TABLE, "BlobServiceClient", "ContainerClient", "container_name", "azure-storage-blob")
+
+
+def place_of(scheme: str, authority: str) -> tuple[str, str]:
+    """Splits a URI's authority into container and host; the host is empty if it names the container alone."""
+    container, at, host = authority.partition("@")
+    if container and (host if at else scheme == "az"):
+        return container, host
+    raise InvalidPathError(
+        f"{scheme}://{authority} names no container and account",
+        next_step="write az://container/path and give account_name, or "
+        "wasbs://container@account.blob.core.windows.net/path",
+    )
+
+
+def account_of(options: Mapping[str, object], host: str) -> str:
+    """Returns the account named by the path's host, else by the options; may block to read a file."""
+    if host:
+        return host.partition(".")[0]
+    given = TABLE.texts({key: options[key] for key in TABLE.spelled(options).values()})
+    account: str = given.get("account_name", "")
+    if not account and "connection_string" in given:
+        account = parse_connection_string(given["connection_string"]).get("accountname", "")
+    account = account or str(getattr(given.get("client"), "account_name", "") or "")
+    if not account:
+        raise refused(
+            "the path names a container and no account",
+            "give account_name, or write wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/PATH",
+        )
+    return account
+
 
 _STAMP: Final = "committer-probe"
 _NO_ETAG: Final = "0x0"
@@ -132,68 +181,38 @@ class AzureBlobStore(BlockCalls, ObjectStore):
       never listed, and are deleted with the blobs below them.
     - Deleting a file deletes its snapshots, too.
 
-    Args:
-        scheme: ``az``, ``wasb`` or ``wasbs``; all use TLS, unless `endpoint` begins with ``http:``.
-        authority: The container, or ``container@account.blob.core.windows.net``.
-        account_name: The account, if the authority names none.
-        endpoint: The account's blob endpoint, if it is not ``https://`` and the account's host.
-        account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
-        sas_token: A shared access signature, or a reference.
-        connection_string: A connection string, or a reference; instead of the three above.
-        credential: Any object with ``get_token`` (azure-identity), an ``AzureSasCredential`` or
-            ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        http_session: An aiohttp session to use instead of an own one.
-
-    Raises:
-        ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
+    All schemes use TLS, unless the option `endpoint` begins with ``http:``.
     """
 
     def __init__(
         self,
         scheme: str,
         authority: str,
+        endpoint: str,
+        access: Access,
         *,
-        account_name: str = "",
-        endpoint: str | None = None,
-        account_key: str | None = None,
-        sas_token: str | None = None,
-        connection_string: str | None = None,
-        credential: Any = None,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        container, host = place_of(scheme, authority)
-        named = {"account_name": account_name or None, "connection_string": connection_string}
-        account = account_of(named, host)
-        self._scheme = scheme
-        self._authority = authority
-        self._account = account
-        self._endpoint, self._access = reached_by(
-            BLOB,
-            account,
-            host or f"{account}.blob.core.windows.net",
-            endpoint=endpoint,
-            connection_string=connection_string,
-            account_key=account_key,
-            sas_token=sas_token,
-            credential=credential,
-        )
-        self._http = HttpClient(session=http_session)
-        self._wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
+        super().__init__(scheme, authority, endpoint, access, http_session=http_session)
+        self._wire = BlobWire(endpoint, endpoint, authority.partition("@")[0], access, self._http)
 
-    _schemes = SCHEMES
+    _schemes = ("az", "wasb", "wasbs")
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AzureBlobStore:
-        """Makes the store for `path` from storage options, under any name that `storage_options` knows."""
-        container, host = place_of(path.scheme, path.authority)
-        account = account_of(options, host)
-        found: Any = arguments_of(options, account, container, service=BLOB)
-        return cls(path.scheme, path.authority, account_name=account, **found)
+        """Makes the store for `path` from storage options, under any name that `storage_options` knows.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
-        return partial(AzureBlobStore, self._scheme, self._authority, account_name=self._account, **options), ()
+        Raises:
+            ConfigurationError: Options contradict one another, are malformed, or would send a token without TLS.
+        """
+        given = dict(options)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        container, host = place_of(path.scheme, path.authority)
+        account = account_of(given, host)
+        host = host or f"{account}.blob.core.windows.net"
+        endpoint, access = reached_by(given, account, container, host, BLOB)
+        return cls(path.scheme, path.authority, endpoint, access, http_session=http_session)
 
     @property
     def capabilities(self) -> Capabilities:

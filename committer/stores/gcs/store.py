@@ -98,7 +98,7 @@ class GcsStore(HttpStore, ObjectStore):
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
         """Makes the store for `path` from storage options: `GcsOptions`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop("http_session", None)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:

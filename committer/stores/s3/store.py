@@ -125,7 +125,7 @@ class S3Store(HttpStore, ObjectStore):
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
         """Makes the store for `path` from storage options: `S3Options`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop("http_session", None)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
