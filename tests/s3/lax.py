@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from committer.stores.s3.listing import STAMP_HEADER
+from committer.stores.s3.wire import STAMP_HEADER
 from tests.s3.proxy import Forgotten, Proxy, Trouble, proxy_to, refusal
 from tests.s3.servers import Server
 

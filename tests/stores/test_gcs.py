@@ -26,7 +26,7 @@ from committer.logs import audit
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import put as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
-from committer.stores.gcs.put import Checksum
+from committer.stores.gcs.writer import Checksum
 from committer.stores.http import Answer, HttpClient
 from committer.stores.memory.store import PROFILES
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings

@@ -12,11 +12,10 @@ from committer.paths import StorePath
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
-from committer.stores.examination import Finding
+from committer.stores.examination import Finding, probe_renames
 from committer.stores.helpers import status_or_none
 from committer.stores.http import Answer
 from committer.stores.http_answers import parsed
-from committer.stores.rename_probe import probe_renames
 
 FLAT: Final = "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file"
 FLAT_STEP: Final = (

@@ -19,9 +19,8 @@ from committer.errors import (
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
 from committer.stores.adls.examine import examine, probe
-from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
-from committer.stores.adls.writer import AdlsWriter
+from committer.stores.adls.writer import AdlsWriter, SmallFiles, check_parent, explain_conflict
 from committer.stores.azure.access import Access
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.options import DFS, TABLE, reached_by

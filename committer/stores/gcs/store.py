@@ -25,11 +25,9 @@ from committer.stores.gcs.deletes import BATCH, Deletes
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
-from committer.stores.gcs.put import Inserts
 from committer.stores.gcs.renames import Renames
-from committer.stores.gcs.resources import FIELDS, object_at, page_in, status_of
-from committer.stores.gcs.wire import GcsWire
-from committer.stores.gcs.writer import GcsWriter
+from committer.stores.gcs.wire import FIELDS, GcsWire, object_at, page_in, status_of
+from committer.stores.gcs.writer import GcsWriter, Inserts
 from committer.stores.http import HttpClient, HttpStore, check_name
 from committer.stores.http_answers import content_in, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status

@@ -18,8 +18,7 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.http_answers import parsed
 from committer.stores.s3.errors import code_of, error_of, error_of_code
-from committer.stores.s3.listing import object_at, status_in
-from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.wire import S3Wire, object_at, status_in
 from committer.stores.s3.xml import can_be_text, deletion, is_etag, md5_of
 
 BATCH: Final = 1000

@@ -34,12 +34,10 @@ from committer.stores.object_store import ObjectStore, Page, directory_prefix, o
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
-from committer.stores.s3.listing import etag_in, object_at, page_in
+from committer.stores.s3.examine import Trials, probe
 from committer.stores.s3.options import TABLE, S3Options, checked_bucket
-from committer.stores.s3.probe import probe
-from committer.stores.s3.trials import Trials
 from committer.stores.s3.uploads import Objects, S3Writer
-from committer.stores.s3.wire import S3Wire, check_place
+from committer.stores.s3.wire import S3Wire, check_place, etag_in, object_at, page_in
 from committer.stores.s3.xml import completion, element_in, key_in, moment_in, part_in
 from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 

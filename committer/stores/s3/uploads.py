@@ -9,8 +9,8 @@ from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.http import Body
-from committer.stores.s3.listing import STAMP_HEADER
 from committer.stores.s3.options import S3Options
+from committer.stores.s3.wire import STAMP_HEADER
 from committer.stores.s3.xml import checksum, header_of
 from committer.stores.sending_writer import PartsWriter, PutFile
 from committer.stores.upload_ends import finish_upload
