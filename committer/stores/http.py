@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import sys
 import urllib.request
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from io import BytesIO
@@ -34,9 +35,13 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.store_clock import watched_clock
+from committer.options.storage import refused
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.helpers import too_long
+
+# Not imported: the layers forbid importing the package itself, which is always loaded.
+USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
 PAGE_BYTES: Final = 64 << 20
 """Longest response to a request that changes nothing: a page of 5,000 blobs with the most metadata allowed."""
@@ -456,9 +461,7 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
         usable = False
     # The message leaves the URL out, since it may hold a signature.
     if not usable or parts.query or parts.fragment:
-        raise ConfigurationError(
-            f"the option {option} is no URL of an endpoint", operation="open_store", next_step=f"write it as {example}"
-        )
+        raise refused(f"the option {option} is no URL of an endpoint", f"write it as {example}")
     return endpoint.rstrip("/")
 
 
@@ -483,7 +486,32 @@ def redact(text: str) -> str:
     return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
 
 
-class Renewed:
+class Access(ABC):
+    """Abstract base of the ways to authenticate requests."""
+
+    needs_tls: bool = False
+    """True if it sends a secret itself, not something derived from one."""
+
+    ready: bool = False
+    """True if `prepare` has nothing to wait for."""
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Fetches the credentials; called before a request unless `ready`.
+
+        Raises:
+            CommitterError: They are missing or malformed, or their source was not reached.
+        """
+
+    def refused(self) -> bool:
+        """Discards cached credentials after a 401; returns True if a retry after `prepare` may succeed."""
+        return False
+
+    async def close(self) -> None:  # noqa: B027 - most ways have no connections
+        """Closes the running loop's connections to the source of credentials."""
+
+
+class Renewed(Access):
     """Base of credentials that are fetched, and fetched again before they expire."""
 
     def __init__(self) -> None:
@@ -491,12 +519,12 @@ class Renewed:
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     @property
-    def ready(self) -> bool:
+    def ready(self) -> bool:  # type: ignore[override] # it changes with time
         """True if `prepare` has nothing to wait for."""
         return current_runtime().monotonic() < self._fresh_until
 
     async def prepare(self) -> None:
-        """Fetches credentials; called before a request unless `ready`. Concurrent callers share one fetch."""
+        """See `Access.prepare`; concurrent callers share one fetch."""
         loop = asyncio.get_running_loop()
         lock = self._locks.get(loop)
         if lock is None:
@@ -516,7 +544,7 @@ class HttpStore(Store):
     _scheme: str
     _authority: str
     _endpoint: str
-    _access: object
+    _access: Access
     _http: HttpClient
 
     def __repr__(self) -> str:
@@ -534,4 +562,5 @@ class HttpStore(Store):
 
     async def close(self) -> None:
         """Closes the running loop's connections."""
+        await self._access.close()
         await self._http.close()

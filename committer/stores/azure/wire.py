@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from functools import lru_cache
@@ -18,13 +17,11 @@ from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.http import Answer, Body, HttpClient, HttpStore, check_name
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient, HttpStore, check_name
 
 # The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
 _VERSION: Final = "2023-08-03"
-# Not imported: the layers forbid importing the package itself, which is always loaded.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 NOTHING: Final[Query] = ()
 
 # Matches nearly all paths, twice as fast as `quote` does.
@@ -103,7 +100,7 @@ class AzureWire(ABC):
         origin, prefix = self._places[blob]
         raw = prefix + encoded(path)
         sent = {
-            "User-Agent": _USER_AGENT,
+            "User-Agent": USER_AGENT,
             "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
             "x-ms-version": _VERSION,
         }

@@ -184,7 +184,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
             given = Anonymous()
         else:
             given = GotTokens()
-        if given.sends_token and place.startswith("http:") and urlsplit(place).hostname not in _LOCAL:
+        if given.needs_tls and place.startswith("http:") and urlsplit(place).hostname not in _LOCAL:
             raise refused(
                 "a token is never sent to another machine without TLS, and the endpoint begins with http:",
                 "give token=anonymous, or an endpoint that begins with https:",

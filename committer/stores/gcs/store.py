@@ -196,11 +196,6 @@ class GcsStore(HttpStore, ObjectStore):
             "delete_files", [path for path in files if self._checked(path).path != "/"]
         )
 
-    async def close(self) -> None:
-        """Closes the running loop's connections."""
-        await self._access.close()
-        await super().close()
-
     async def _page(
         self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
     ) -> Page:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -20,12 +19,9 @@ from committer.readable import UNDECODABLE
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.access import Access
 from committer.stores.gcs.errors import error_of, says_no_bucket
-from committer.stores.http import Answer, Body, HttpClient
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient
 from committer.stores.http_answers import iso_moment_of
 from committer.stores.object_store import Page
-
-# Not imported: the layers forbid importing the package itself, which is always loaded.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
 # The service answers a request that is sent again on its way with its first response (google-cloud-cpp, issue 12347).
 IDEMPOTENCY: Final = "x-goog-gcs-idempotency-token"
@@ -94,7 +90,7 @@ class GcsWire:
         """Sends a request to `url` with parameters, and returns the response, whatever its status."""
         parameters = "&".join([f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays)])
         target = f"{url}?{parameters}" if parameters else url
-        sent = {"User-Agent": _USER_AGENT, **(headers or {})}
+        sent = {"User-Agent": USER_AGENT, **(headers or {})}
         if changes:
             sent[IDEMPOTENCY] = self.token()
         return await self.resend(operation, method, path, target, sent, data=data, changes=changes, limit=limit)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     InvalidPathError,
     StoreError,
     StoreIsADirectoryError,
@@ -24,7 +23,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.options.storage import OptionTable, StorageOption
+from committer.options.storage import OptionTable, StorageOption, refused
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
 from committer.stores.abilities import TreeCounts
@@ -508,20 +507,17 @@ def _check_user(user: object) -> None:
         with suppress(KeyError):
             effective = pwd.getpwuid(os.geteuid()).pw_name
     if user != effective:
-        raise ConfigurationError(
+        raise refused(
             f"the option user is {user!r}, and this process is {effective!r} to HDFS",
-            operation="open_store",
-            next_step=f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave "
-            "the option out",
+            f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave the option out",
         )
 
 
 def _no_secret(key: str, value: str) -> str:
     """Refuses a secret, since the value travels with the store to other processes in the clear."""
     if "password" in key.lower() or "secret" in key.lower():
-        raise ConfigurationError(
+        raise refused(
             f"the option {key} would travel to other processes in the clear",
-            operation="open_store",
-            next_step="leave it in Hadoop's configuration files, and give config_directory",
+            "leave it in Hadoop's configuration files, and give config_directory",
         )
     return value

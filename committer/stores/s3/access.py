@@ -14,9 +14,10 @@ import time
 from functools import partial
 from typing import Any, Final
 
-from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+from committer.errors import StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Held, Secret
+from committer.options.storage import refused
 from committer.stores.http import Renewed, redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()
@@ -184,10 +185,9 @@ class S3Access(Renewed):
 def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:
     # Keys go into a header, which they must not end.
     if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
-        raise ConfigurationError(
+        raise refused(
             "what was given as keys for S3 are none: they are ASCII text",
-            operation="open_store",
-            next_step="give access_key_id and secret_access_key as the service showed them",
+            "give access_key_id and secret_access_key as the service showed them",
         )
     return keys
 
@@ -209,10 +209,9 @@ def checked_session(session: Any) -> Any:
     """Checks the option session: a boto3 or botocore session."""
     get = getattr(session, "get_credentials", None)
     if not callable(get) or inspect.iscoroutinefunction(get):
-        raise ConfigurationError(
+        raise refused(
             f"the option session is a {type(session).__module__}.{type(session).__name__}",
-            operation="open_store",
-            next_step="give a session of boto3 or botocore; an aiohttp session goes as http_session",
+            "give a session of boto3 or botocore; an aiohttp session goes as http_session",
         )
     return session
 
