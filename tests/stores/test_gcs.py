@@ -24,7 +24,7 @@ from committer.errors import (
 )
 from committer.logs import audit
 from committer.stores.gcs import GcsStore
-from committer.stores.gcs import put as gcs_checksums
+from committer.stores.gcs import writer as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
 from committer.stores.gcs.writer import Checksum
 from committer.stores.http import Answer, HttpClient

@@ -106,13 +106,13 @@ def _kind(name: str, answer: Answer) -> Finding:
 
 
 def _soft_delete(directory: StorePath, name: str, answer: Answer) -> Finding:
-    policy = parsed(answer.body, "StorageServiceProperties", "findings", directory).child("DeleteRetentionPolicy")
-    if policy is None or policy.text("Enabled") != "true":
+    policy = parsed(answer.body, "StorageServiceProperties", "findings", directory).find("DeleteRetentionPolicy")
+    if policy is None or policy.findtext("Enabled") != "true":
         return Finding(name, "ok", "off")
     return Finding(
         name,
         "warning",
-        f"on: deleted files of _temporary stay, and stay billable, for {policy.text('Days')} days",
+        f"on: deleted files of _temporary stay, and stay billable, for {policy.findtext('Days')} days",
         "count these bytes in, or set fewer days for the account that jobs write to",
     )
 

@@ -88,9 +88,9 @@ class BlockCalls(AzureStore):
             answer = await self._wire.done(operation, "GET", self._existing(path, operation), query, changes=False)
         except StoreNotFoundError:
             return []
-        waiting = parsed(answer.body, "BlockList", operation, path).child("UncommittedBlocks")
-        blocks = waiting.each("Block") if waiting is not None else ()
-        return [UncommittedBlock(_decoded(one.text("Name")), int(one.text("Size") or 0)) for one in blocks]
+        waiting = parsed(answer.body, "BlockList", operation, path).find("UncommittedBlocks")
+        blocks = waiting.iterfind("Block") if waiting is not None else ()
+        return [UncommittedBlock(_decoded(one.findtext("Name", "")), int(one.findtext("Size") or 0)) for one in blocks]
 
 
 def _list_of(block_ids: Sequence[str]) -> bytes:

@@ -124,8 +124,8 @@ class Deletes:
         except StoreUnavailableError:
             raise unclear from None
         failed: dict[StorePath, StoreError] = {}
-        for refused in answered.each("Error"):
-            path, code = by_key.get(refused.text("Key")), refused.text("Code")
+        for refused in answered.iterfind("Error"):
+            path, code = by_key.get(refused.findtext("Key", "")), refused.findtext("Code", "")
             if path is None:
                 raise unclear
             # S3 does not report a missing name, other services may.

@@ -409,11 +409,11 @@ async def _page(trials: Trials, directory: StorePath, query: dict[str, str]) -> 
     asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
     answer = await trials.wire.done("trials", "GET", directory, asked, changes=False, key="")
     page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
-    encoding = page_.text("EncodingType")
-    keys = [key_in(entry.text("Key"), encoding) for entry in page_.each("Upload")]
-    if page_.text("IsTruncated") != "true":
+    encoding = page_.findtext("EncodingType", "")
+    keys = [key_in(entry.findtext("Key", ""), encoding) for entry in page_.iterfind("Upload")]
+    if page_.findtext("IsTruncated") != "true":
         return keys, None
-    after = key_in(page_.text("NextKeyMarker"), encoding), page_.text("NextUploadIdMarker")
+    after = key_in(page_.findtext("NextKeyMarker", ""), encoding), page_.findtext("NextUploadIdMarker", "")
     return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 

@@ -29,7 +29,7 @@ from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.http import Body, HttpClient, HttpStore, check_name
-from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to
+from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
@@ -307,26 +307,27 @@ class S3Store(HttpStore, ObjectStore):
                     raise
                 encodes = True
                 continue
-            encoding = page.text("EncodingType")
-            for entry in page.each("Upload"):
-                key = key_in(entry.text("Key"), encoding)
-                initiated = moment_in(entry.text("Initiated"))
+            encoding = page.findtext("EncodingType", "")
+            for entry in page.iterfind("Upload"):
+                key = key_in(entry.findtext("Key", ""), encoding)
+                initiated = moment_in(entry.findtext("Initiated", ""))
                 if initiated is None:
                     # Refused, so that no caller takes the upload for an old one.
                     raise StoreUnavailableError(
                         "a page says not when an upload was begun", operation=operation, path=directory
                     )
                 if key.startswith(prefix):
-                    initiator = entry.child("Initiator")
+                    initiator = entry.findtext("Initiator/ID") or entry.findtext("Initiator/DisplayName")
                     yield PendingUpload(
                         StorePath(directory.scheme, directory.authority, f"/{key}"),
-                        entry.text("UploadId"),
+                        entry.findtext("UploadId", ""),
                         initiated,
-                        (initiator.text("ID") or initiator.text("DisplayName") or None) if initiator else None,
+                        initiator or None,
                     )
-            if page.text("IsTruncated") != "true":
+            if page.findtext("IsTruncated") != "true":
                 return
-            key_marker, id_marker = key_in(page.text("NextKeyMarker"), encoding), page.text("NextUploadIdMarker")
+            key_marker = key_in(page.findtext("NextKeyMarker", ""), encoding)
+            id_marker = page.findtext("NextUploadIdMarker", "")
             tokens.following((key_marker, id_marker) if key_marker else ())
 
     async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
@@ -339,16 +340,16 @@ class S3Store(HttpStore, ObjectStore):
             answer = await self._wire.done(operation, "GET", self._checked(path), query, changes=False, upload=True)
             page = parsed(answer.body, "ListParts", operation, path)
             try:
-                parts = [part_in(entry.texts()) for entry in page.each("Part")]
+                parts = [part_in(texts_in(entry)) for entry in page.iterfind("Part")]
             except ValueError:
                 raise StoreUnavailableError(
                     "an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE
                 ) from None
             for part in parts:
                 yield part
-            if page.text("IsTruncated") != "true":
+            if page.findtext("IsTruncated") != "true":
                 return
-            marker = tokens.following(page.text("NextPartNumberMarker"))
+            marker = tokens.following(page.findtext("NextPartNumberMarker", ""))
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -14,16 +13,14 @@ from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
-from committer.stores.http import Answer, Body, HttpClient
-from committer.stores.http_answers import moment_of, parsed
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient
+from committer.stores.http_answers import moment_of, parsed, texts_in
 from committer.stores.object_store import Page
 from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
 from committer.stores.s3.errors import ENDED, code_of, error_of
 from committer.stores.s3.options import host_of, is_host_name
 from committer.stores.s3.xml import element_in, key_in, moment_in
 
-# Not imported: the layers forbid importing the package itself, which is always loaded.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
 
 # Matches nearly all keys; `quote` is slow for keys with an equals sign, as partitions have.
@@ -132,7 +129,7 @@ class S3Wire:
         raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
         parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
         sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
-        sent["user-agent"] = _USER_AGENT
+        sent["user-agent"] = USER_AGENT
         audit = current_audit()
         if audit:
             sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
@@ -218,10 +215,11 @@ def etag_in(headers: Mapping[str, str]) -> str | None:
 def page_in(body: bytes, operation: str, directory: StorePath) -> Page:
     """Reads a page of "ListObjectsV2"."""
     page = parsed(body, "ListBucketResult", operation, directory)
-    encoding = page.text("EncodingType")
-    objects = [_object(entry.texts(), encoding, directory) for entry in page.each("Contents")]
-    below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
-    return Page(objects, below, page.text("NextContinuationToken") if page.text("IsTruncated") == "true" else None)
+    encoding = page.findtext("EncodingType", "")
+    objects = [_object(texts_in(entry), encoding, directory) for entry in page.iterfind("Contents")]
+    below = [key_in(one.findtext("Prefix", ""), encoding) for one in page.iterfind("CommonPrefixes")]
+    more = page.findtext("NextContinuationToken", "") if page.findtext("IsTruncated") == "true" else None
+    return Page(objects, below, more)
 
 
 def _object(told: Mapping[str, str], encoding: str, directory: StorePath) -> FileStatus:
