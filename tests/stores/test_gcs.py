@@ -214,6 +214,26 @@ async def test_a_long_file_goes_by_the_chunk_and_appears_at_its_end(
 
 
 @pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("then", ["close", "write other bytes", "write after a refused close"])
+async def test_what_a_refused_call_left_out_is_no_end(
+    store: GcsStore, emulator: GcsEmulator, channel: BucketChannel, then: str
+) -> None:
+    """A caller who ignores a refusal gets no file that lacks bytes, or has others between."""
+    emulator.conduct.faults.append(Fault("error", operation="upload-chunk", skip=1, count=1, status=503))
+    writer = await store.open_writer(ROOT / "large")
+    with pytest.raises(StoreUnavailableError):
+        if then == "write after a refused close":
+            await writer.write(bytes(CHUNK + 5))
+            await writer.close()
+        else:
+            await writer.write(bytes(2 * CHUNK))
+    with pytest.raises(TaskError):
+        await (writer.close() if then == "close" else writer.write(b"other" * CHUNK))
+    await writer.abort()
+    assert await channel.files() == {}
+
+
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("kind", ["reset", "reset-after", "error", "error-after"])
 @pytest.mark.parametrize("number", range(5))
 async def test_a_call_that_failed_is_made_again(

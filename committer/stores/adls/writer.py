@@ -15,7 +15,6 @@ from committer.errors import (
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
-    StoreThrottledError,
     StoreUnavailableError,
 )
 from committer.flow.runtime import current_runtime
@@ -23,8 +22,8 @@ from committer.paths import StorePath
 from committer.stores.adls.wire import AdlsWire, status_in
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import FileStatus, Store
-from committer.stores.helpers import bytes_of, status_or_none
-from committer.stores.http import Answer, Body
+from committer.stores.helpers import status_or_none
+from committer.stores.http import Answer
 from committer.stores.sending_writer import SendingWriter
 
 CHUNK_BYTES: Final = 8 << 20
@@ -37,9 +36,8 @@ _OCTETS: Final = {"Content-Type": "application/octet-stream"}
 class AdlsWriter(SendingWriter):
     """Writer that appends to a file, which is empty until closed.
 
-    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same
-    arguments. An append whose response was lost counts as refused: the same bytes at the same position, before
-    a flush, are the same append (Hadoop's ABFS client sends them again, too).
+    An append whose response was lost counts as refused: the same bytes at the same position, before a flush, are the
+    same append (Hadoop's ABFS client sends them again, too).
     """
 
     def __init__(self, wire: AdlsWire, path: StorePath, created: Answer) -> None:
@@ -47,38 +45,17 @@ class AdlsWriter(SendingWriter):
         self._wire = wire
         self._created = status_in(created.headers, path, size=0)
         self._sent = 0
-        # A write that was refused midway: its bytes, and how many of them were sent.
-        self._begun: bytearray | None = None
-        self._begun_to = 0
 
-    async def write(self, data: Body) -> None:
-        """Buffers the data, or sends it with the buffer."""
-        self._check_usable("write")
-        view = bytes_of(data)
-        if len(self._buffer) + len(view) < CHUNK_BYTES:
-            self._check_same(None, "write")
-            self._buffer += view
-            return
-        body = self._buffer + view
-        self._check_same(body, "write")
-        start, self._begun, self._begun_to = self._begun_to, None, 0
-        self._broken = True
-        while start < len(body):
-            with memoryview(body) as whole:
-                part = bytes(whole[start : start + _LARGEST_APPEND_BYTES])
-            try:
-                await self._append(part)
-            except (StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError) as error:
-                lost = isinstance(error, StoreOutcomeUnknownError)
-                if start or lost:
-                    self._begun, self._begun_to = body, start
-                self._broken = False
-                if lost:
-                    raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
-                raise
-            start += len(part)
-        self._buffer = bytearray()
-        self._broken = False
+    def _piece_bytes(self, waiting: int) -> int:
+        return min(max(CHUNK_BYTES, waiting), _LARGEST_APPEND_BYTES)
+
+    async def _send_piece(self, data: bytes) -> None:
+        query = (("action", "append"), ("position", str(self._sent)))
+        try:
+            await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
+        except StoreOutcomeUnknownError as error:
+            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
+        self._sent += len(data)
 
     async def _abandon(self) -> None:
         answer = await self._wire.send("abort", "DELETE", self._path, (("recursive", "false"),))
@@ -87,7 +64,6 @@ class AdlsWriter(SendingWriter):
 
     async def _finished(self) -> FileStatus:
         """Sends the last bytes with a flush, or a flush alone; if the response is lost, checks the file."""
-        self._check_same(None, "close")
         length = self._sent + len(self._buffer)
         if not length:
             return self._created
@@ -115,17 +91,6 @@ class AdlsWriter(SendingWriter):
         if found is not None and found.size == length:
             return found
         raise lost or StoreOutcomeUnknownError(message, operation="close", path=self._path)
-
-    async def _append(self, data: bytes) -> None:
-        query = (("action", "append"), ("position", str(self._sent)))
-        await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
-        self._sent += len(data)
-
-    def _check_same(self, body: bytearray | None, operation: str) -> None:
-        """Refuses other bytes after a partial write: they would make a file that is neither."""
-        if self._begun not in (None, body):
-            self._broken = True
-            self._check_usable(operation)
 
 
 async def explain_conflict(

@@ -126,9 +126,6 @@ class BlobWriter(PartsWriter[str]):
     def _has_begun(self) -> bool:
         return bool(self._parts)
 
-    async def _begin(self) -> None:
-        """Does nothing: blocks belong to their blob's name."""
-
     async def _send(self, number: int, data: bytes) -> str:
         block_id = f"{self._token}-{number:05d}"
         await self._blocks.put_block(self._path, block_id, data)

@@ -16,7 +16,6 @@ from committer.errors import (
     StoreExistsError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
-    StoreThrottledError,
     StoreUnavailableError,
     TaskError,
 )
@@ -26,7 +25,6 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import FIELDS, STAMP, GcsWire, parsed, status_of
-from committer.stores.helpers import bytes_of
 from committer.stores.http import Answer, Body
 from committer.stores.object_store import written_file
 from committer.stores.sending_writer import SendingWriter
@@ -165,9 +163,8 @@ _CANCELLED: Final = frozenset({404, 410, 499})
 class GcsWriter(SendingWriter):
     """Writer that sends a resumable upload, whose end makes the file if none exists; it inserts a short file.
 
-    A refused `write` or `close` leaves the writer as it was, so the call can be repeated with the same arguments:
-    the service then reports how much of the chunk has arrived, and the writer sends the rest. The upload's URL
-    authorises by itself, so no error shows it.
+    After a refused call the service reports how much of the chunk has arrived, and the writer sends the rest. The
+    upload's URL authorises by itself, so no error shows it.
     """
 
     def __init__(self, store: Store, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
@@ -179,34 +176,10 @@ class GcsWriter(SendingWriter):
         self._session = ""
         self._checksum = Checksum()
         self._sent = 0
-        # A write that was refused midway: its length, and how much of it is in the buffer or sent.
-        self._begun: tuple[int, int] | None = None
         self._in_doubt = False
 
-    async def write(self, data: Body) -> None:
-        """Buffers the data, and sends every full chunk."""
-        self._check_usable("write")
-        with memoryview(bytes_of(data)) as view:
-            start = 0
-            if self._begun is not None:
-                if self._begun[0] != len(view):
-                    self._broken = True
-                    self._check_usable("write")
-                start = self._begun[1]
-            self._broken = True
-            try:
-                while len(self._buffer) + len(view) - start >= CHUNK_BYTES:
-                    taken = CHUNK_BYTES - len(self._buffer)
-                    self._buffer += view[start : start + taken]
-                    start += taken
-                    self._begun = (len(view), start)
-                    await self._send_chunk("write")
-            except (StoreThrottledError, StoreUnavailableError):
-                self._broken = False
-                raise
-            self._buffer += view[start:]
-        self._begun = None
-        self._broken = False
+    def _piece_bytes(self, waiting: int) -> int:
+        return CHUNK_BYTES
 
     async def _abandon(self) -> None:
         if self._session:
@@ -214,44 +187,42 @@ class GcsWriter(SendingWriter):
             if answer.status >= 300 and answer.status not in _CANCELLED:
                 raise error_of(answer, "abort", self._path)
 
-    async def _start(self, operation: str) -> None:
+    async def _start(self) -> None:
         resource = self._inserts.resource(self._path, self._stamp)
         query = (("uploadType", "resumable"), ("fields", FIELDS), ("ifGenerationMatch", "0"))
         headers = {"Content-Type": "application/json; charset=UTF-8"}
         try:
             answer = await self._wire.send(
-                operation, "POST", self._path, self._wire.upload_url, query, headers, data=json.dumps(resource).encode()
+                "write", "POST", self._path, self._wire.upload_url, query, headers, data=json.dumps(resource).encode()
             )
         except StoreOutcomeUnknownError as error:
             # An upload whose URL was lost holds nothing, and expires.
-            raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
+            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
         if answer.status == 412:
-            raise StoreExistsError("something exists there", operation=operation, path=self._path)
+            raise StoreExistsError("something exists there", operation="write", path=self._path)
         if answer.status >= 300:
-            raise self._refusal(answer, operation)
+            raise self._refusal(answer, "write")
         self._session = answer.headers.get("Location", "")
         if not self._session:
-            raise StoreUnavailableError("the answer names no upload", operation=operation, path=self._path)
+            raise StoreUnavailableError("the answer names no upload", operation="write", path=self._path)
 
-    async def _send_chunk(self, operation: str) -> None:
+    async def _send_piece(self, data: bytes) -> None:
         if not self._session:
-            await self._start(operation)
-        data = bytes(self._buffer)
-        done = await self._done_already(operation) if self._in_doubt else 0
+            await self._start()
+        done = await self._done_already() if self._in_doubt else 0
         while done < len(data):
             self._in_doubt = True
             first = self._sent + done
             span = f"bytes {first}-{self._sent + len(data) - 1}/*"
-            answer = await self._put(operation, data[done:], span)
+            answer = await self._put("write", data[done:], span)
             if answer.status != 308:
-                raise self._refusal(answer, operation)
+                raise self._refusal(answer, "write")
             before, done = done, self._persisted(answer) - self._sent
             if done <= before:
-                raise StoreUnavailableError("the upload takes no more", operation=operation, path=self._path)
+                raise StoreUnavailableError("the upload takes no more", operation="write", path=self._path)
         self._in_doubt = False
         await current_runtime().run_blocking(lambda: self._checksum.update(data))
         self._sent += len(data)
-        self._buffer = bytearray()
 
     async def _finished(self) -> FileStatus:
         if not self._session:
@@ -301,10 +272,10 @@ class GcsWriter(SendingWriter):
             raise StoreOutcomeUnknownError("the end of the answer was lost", operation="close", path=self._path)
         return status_of(parsed(answer.body, "close", self._path, changes=True), self._path)
 
-    async def _done_already(self, operation: str) -> int:
-        answer = await self._put(operation, b"", "bytes */*")
+    async def _done_already(self) -> int:
+        answer = await self._put("write", b"", "bytes */*")
         if answer.status != 308:
-            raise self._refusal(answer, operation)
+            raise self._refusal(answer, "write")
         return max(0, self._persisted(answer) - self._sent)
 
     async def _put(self, operation: str, data: bytes, span: str, more: dict[str, str] | None = None) -> Answer:
@@ -317,8 +288,7 @@ class GcsWriter(SendingWriter):
                 raise
             raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
         if answer.status in (408, 500, 502, 503, 504):
-            refusal = error_of(answer, operation, self._path, changes=closing)
-            raise refusal
+            raise error_of(answer, operation, self._path, changes=closing)
         return answer
 
     def _refusal(self, answer: Answer, operation: str) -> CommitterError:
