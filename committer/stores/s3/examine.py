@@ -24,11 +24,10 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.examination import Finding, Verdict
 from committer.stores.helpers import status_or_none
-from committer.stores.http_answers import parsed
 from committer.stores.s3.deletes import Deletes
 from committer.stores.s3.errors import DIFFERS, SERVICES, TRIED, error_of
 from committer.stores.s3.wire import STAMP_HEADER, S3Wire
-from committer.stores.s3.xml import checksum, element_in, header_of, key_in
+from committer.stores.s3.xml import checksum, element_in, header_of
 from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 
 _STAMP: Final = "committer-trial"
@@ -178,9 +177,6 @@ class Trials:
 
 REFUSED: Final = "every job is refused when it is set up"
 _AT_ONCE: Final = 8
-_LEFT: Final = (
-    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
-)
 
 
 Call: TypeAlias = Callable[[Trials], Awaitable[str]]
@@ -367,7 +363,8 @@ async def _ends_uploads(trials: Trials) -> str:
 @_trial(
     "list of uploads",
     "what is pending below a directory is listed",
-    f"{_LEFT}. Where the request is refused, so is every job",
+    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data. Where"
+    " the request is refused, so is every job",
     needed=True,
 )
 async def _lists_uploads(trials: Trials) -> str:
@@ -375,46 +372,6 @@ async def _lists_uploads(trials: Trials) -> str:
     upload_id = await trials.begin(path)
     found = {one.upload_id: one.path async for one in trials.uploads.list_uploads(path.parent)}
     return "" if found == {upload_id: path} else "an upload that is pending is not listed"
-
-
-@_trial(
-    "uploads by prefix",
-    "those below a directory are listed, and none of another whose name begins alike",
-    "others are left out here; where fewer are listed, as above",
-)
-async def _lists_below_a_prefix(trials: Trials) -> str:
-    inside, beside = trials.directory / "prefix" / "file", trials.directory / "prefix10" / "file"
-    await trials.begin(inside)
-    await trials.begin(beside)
-    keys, _next = await _page(trials, inside.parent, {})
-    return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
-
-
-@_trial("uploads by pages", "three uploads come whole in pages of two", _LEFT)
-async def _lists_by_pages(trials: Trials) -> str:
-    directory = trials.directory / "pages"
-    names = [directory / str(number) for number in range(3)]
-    for path in names:
-        await trials.begin(path)
-    markers: dict[str, str] | None = {}
-    seen: list[str] = []
-    while markers is not None and len(seen) <= len(names):
-        keys, markers = await _page(trials, directory, {"max-uploads": "2", **markers})
-        seen += keys
-    return "" if seen == [path.path[1:] for path in names] else "a listing of uploads by pages shows others than all"
-
-
-async def _page(trials: Trials, directory: StorePath, query: dict[str, str]) -> tuple[list[str], dict[str, str] | None]:
-    """Reads one page of the uploads below a directory: keys, and markers of the next page."""
-    asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
-    answer = await trials.wire.done("trials", "GET", directory, asked, changes=False, key="")
-    page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
-    encoding = page_.findtext("EncodingType", "")
-    keys = [key_in(entry.findtext("Key", ""), encoding) for entry in page_.iterfind("Upload")]
-    if page_.findtext("IsTruncated") != "true":
-        return keys, None
-    after = key_in(page_.findtext("NextKeyMarker", ""), encoding), page_.findtext("NextUploadIdMarker", "")
-    return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 
 @_trial(
