@@ -13,7 +13,7 @@ import sys
 import urllib.request
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from io import BytesIO
 from types import TracebackType
@@ -465,14 +465,20 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
     return endpoint.rstrip("/")
 
 
-def check_name(path: StorePath, longest: int) -> None:
-    """Refuses a path with NUL, invalid Unicode or more than `longest` bytes by `InvalidPathError`."""
+MAX_NAME_BYTES: Final = 1024
+"""Longest name of an object, the same on S3, Google Cloud Storage and Azure."""
+
+
+def check_name(path: StorePath) -> None:
+    """Refuses a path with NUL, invalid Unicode or too long a name by `InvalidPathError`."""
     name = path.path
     if "\0" in name:
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
     try:
-        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
-            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path, next_step="give a shorter name")
+        if len(name) * 4 > MAX_NAME_BYTES and len(name.encode()) - 1 > MAX_NAME_BYTES:
+            raise InvalidPathError(
+                f"a path is longer than {MAX_NAME_BYTES} bytes", path=path, next_step="give a shorter name"
+            )
         if not name.isascii():
             name.encode()
     except UnicodeEncodeError:
@@ -546,6 +552,14 @@ class HttpStore(Store):
     _endpoint: str
     _access: Access
     _http: HttpClient
+    _schemes: Collection[str]
+
+    def _checked(self, path: StorePath) -> StorePath:
+        """Returns the path if it belongs to this store and the service allows its name."""
+        if path.authority != self._authority or path.scheme not in self._schemes:
+            raise ConfigurationError("the path belongs to another store", path=path)
+        check_name(path)
+        return path
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"

@@ -24,10 +24,11 @@ from committer.stores.adls.writer import AdlsWriter, SmallFiles, check_parent, e
 from committer.stores.azure.access import Access
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.azure.options import DFS, TABLE, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES, AzureStore, ends_in_period
+from committer.stores.azure.wire import AzureStore, ends_in_period
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
+from committer.stores.http import MAX_NAME_BYTES
 from committer.stores.http_answers import PageTokens, content_in, range_up_to
 
 _TRIES: Final = 5

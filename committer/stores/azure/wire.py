@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from committer.errors import CommitterError, ConfigurationError, InvalidPathError, StoreNotFoundError
+from committer.errors import CommitterError, InvalidPathError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.http import USER_AGENT, Answer, Body, HttpClient, HttpStore, check_name
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient, HttpStore
 
 # The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
@@ -165,9 +165,6 @@ def _audit_text(job: str, task: str, stage: str) -> str:
     )
 
 
-MAX_NAME_BYTES: Final = 1024
-
-
 class AzureStore(HttpStore):
     """Base of stores that are a container of an account; checks the paths that they are given.
 
@@ -176,8 +173,6 @@ class AzureStore(HttpStore):
         endpoint: The service's endpoint of the account.
         http_session: An aiohttp session to use instead of an own one.
     """
-
-    _schemes: Collection[str]
 
     def __init__(
         self,
@@ -196,13 +191,6 @@ class AzureStore(HttpStore):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._scheme, self._authority, self._endpoint, self._access)
-
-    def _checked(self, path: StorePath) -> StorePath:
-        """Returns the path if it belongs to this store and the service allows its name."""
-        if path.authority != self._authority or path.scheme not in self._schemes:
-            raise ConfigurationError("the path belongs to another store", path=path)
-        check_name(path, MAX_NAME_BYTES)
-        return path
 
     def _existing(self, path: StorePath, operation: str) -> StorePath:
         """Returns the checked path; raises `StoreNotFoundError` if a name in it ends in a period."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +13,7 @@ import aiohttp
 import msgspec
 
 from committer.errors import (
+    ConfigurationError,
     InvalidPathError,
     StoreError,
     StoreExistsError,
@@ -27,14 +30,66 @@ from committer.paths import StorePath
 from committer.stores.azure.access import Access
 from committer.stores.azure.options import TABLE as ADLS
 from committer.stores.azure.options import Service, parse_connection_string, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES
-from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
+from committer.stores.azure.wire import AzureStore
 from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.helpers import bytes_of
+from committer.stores.http import MAX_NAME_BYTES, Body
+from committer.stores.http_answers import content_in, parsed, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
-from committer.stores.uploads import SupportsBlockLists
+from committer.stores.sending_writer import PartsWriter, PutFile
+from committer.stores.upload_ends import finish_block_list
+from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists, UncommittedBlock, check_length, check_stamp
+
+MAX_BLOCKS: Final = 50_000
+MAX_BLOCK_BYTES: Final = 4000 << 20
+_MAX_ID_BYTES: Final = 64
+
+
+def _list_of(block_ids: Sequence[str]) -> bytes:
+    # Not `Latest`: a second, delayed list could find the blocks of the file that the first one made.
+    blocks = "".join([f"<Uncommitted>{_encoded(block_id)}</Uncommitted>" for block_id in block_ids])
+    return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+
+
+def _encoded(block_id: str) -> str:
+    return base64.b64encode(block_id.encode()).decode()
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        # The id of another program.
+        return text
+
+
+class BlobWriter(PartsWriter[str]):
+    """Writer that sends blocks and then their list; the service drops abandoned blocks after a week."""
+
+    # A list takes 50,000 blocks.
+    parts_of_one_length = 5000
+
+    def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
+        self._token = current_runtime().nonce(16)
+        super().__init__(path, f"writer-{self._token}", put_file)
+        self._store = store
+        self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
+
+    def _has_begun(self) -> bool:
+        return bool(self._parts)
+
+    async def _send(self, number: int, data: bytes) -> str:
+        block_id = f"{self._token}-{number:05d}"
+        await self._blocks.put_block(self._path, block_id, data)
+        return block_id
+
+    async def _made_of_parts(self) -> str | None:
+        return await finish_block_list(
+            self._store, self._path, self._parts, stamp=self._stamp, size=self._size, exclusive=True
+        )
+
 
 _MEANINGS: Final = {
     "endpoint": "the account's blob endpoint, where it is not `https://ACCOUNT.blob.core.windows.net`, or what follows"
@@ -172,7 +227,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AzureBlobStore(BlockCalls, ObjectStore):
+class AzureBlobStore(AzureStore, ObjectStore):
     """Store for one container of block blobs, over REST; block lists make files visible, nothing is renamed.
 
     - A file's identity is its etag, which no two writes share. Its stamp, which names its writer, is metadata
@@ -266,6 +321,68 @@ class AzureBlobStore(BlockCalls, ObjectStore):
         """
         await self._check_absent(path)
         return BlobWriter(self, path, self._put_file)
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`."""
+        self._new(path)
+        body: Body = bytes_of(data)
+        if not (0 < len(block_id) <= _MAX_ID_BYTES and block_id.isascii()):
+            raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
+        if not len(body):
+            raise ConfigurationError("a block cannot be empty", operation="put_block", path=path)
+        check_length(len(body), MAX_BLOCK_BYTES, "put_block", path)
+        query = (("blockid", _encoded(block_id)), ("comp", "block"))
+        await self._wire.done("put_block", "PUT", path, query, data=body)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """See `SupportsBlockLists.put_block_list`."""
+        self._new(path)
+        check_stamp(stamp, "put_block_list", path)
+        if exclusive and identity is not None:
+            raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
+        headers = {
+            "Content-Type": "application/xml",
+            STAMP_HEADER: stamp,
+            "x-ms-blob-content-type": "application/octet-stream",
+        }
+        if exclusive:
+            headers["If-None-Match"] = "*"
+        if identity is not None:
+            headers["If-Match"] = f'"{identity}"'
+        try:
+            answer = await self._wire.done(
+                "put_block_list",
+                "PUT",
+                path,
+                (("comp", "blocklist"),),
+                headers,
+                data=_list_of(block_ids),
+                exclusive=exclusive,
+            )
+        except StoreNotFoundError as error:
+            # For a condition on a missing blob the service may answer 404 or 412.
+            raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+        return answer.headers.get("ETag", "").strip('"') or None
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
+        operation = "list_uncommitted_blocks"
+        query = (("blocklisttype", "uncommitted"), ("comp", "blocklist"))
+        try:
+            answer = await self._wire.done(operation, "GET", self._existing(path, operation), query, changes=False)
+        except StoreNotFoundError:
+            return []
+        waiting = parsed(answer.body, "BlockList", operation, path).find("UncommittedBlocks")
+        blocks = waiting.iterfind("Block") if waiting is not None else ()
+        return [UncommittedBlock(_decoded(one.findtext("Name", "")), int(one.findtext("Size") or 0)) for one in blocks]
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import ConfigurationError, StoreIsADirectoryError
+from committer.errors import StoreIsADirectoryError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
@@ -184,12 +184,6 @@ def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
         if value
     )
     return f"https://audit.example.org/lake-committer/1/?{keys}"
-
-
-def check_place(path: StorePath, bucket: str) -> None:
-    """Raises `ConfigurationError` for a path of another bucket."""
-    if path.authority != bucket or path.scheme not in ("s3", "s3a", "oss"):
-        raise ConfigurationError("the path belongs to another store", path=path)
 
 
 STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
