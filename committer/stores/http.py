@@ -84,12 +84,6 @@ async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
 # Checks per stall limit. A stalled response ends up to one check late.
 _LOOKS: Final = 8
 
-# A response may stay below the least bytes a second for this many times the stall limit (a minute). Requests that
-# change something get more: S3 sends blanks for minutes while it completes an upload.
-_PATIENCE: Final = 2
-_PATIENCE_OF_CHANGES: Final = 30
-_LEAST_BYTES_PER_S: Final = 1024
-
 # No response may take longer than this many times the stall limit.
 _LONGEST: Final = 60
 
@@ -109,18 +103,15 @@ class AnswerWatch:
         # The first check may come right after a request began, and proves nothing.
         self._begin = math.ceil(begin_s / self._every_s) + 1
         self._next = _LOOKS + 1
-        self._bytes_a_look = _LEAST_BYTES_PER_S * self._every_s
         self._watched: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, more_s: float = 0.0, *, changes: bool = False) -> Watched:
-        """Returns a context manager for one request; it raises `TimeoutError` if the response stalls or trickles.
+    def request(self, more_s: float = 0.0) -> Watched:
+        """Returns a context manager for one request; it raises `TimeoutError` if the response stalls.
 
-        The upload gets `more_s` seconds more. A service may work for minutes while it responds to a request that
-        `changes` something.
+        The upload gets `more_s` seconds more.
         """
-        begin = self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin
-        return Watched(self, begin, _LOOKS * (_PATIENCE_OF_CHANGES if changes else _PATIENCE))
+        return Watched(self, self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin)
 
     def close(self) -> None:
         """Stops the checks."""
@@ -141,7 +132,7 @@ class AnswerWatch:
     def _look(self) -> None:
         self._timer = None
         for one in self._watched:
-            one.look(self._next, self._bytes_a_look)
+            one.look(self._next)
         if self._watched:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
@@ -149,13 +140,12 @@ class AnswerWatch:
 class Watched:
     """Watched request; see `AnswerWatch.request`."""
 
-    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_patience", "_seen", "_task", "_watch")
+    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_seen", "_task", "_watch")
 
-    def __init__(self, watch: AnswerWatch, looks: int, patience: int) -> None:
+    def __init__(self, watch: AnswerWatch, looks: int) -> None:
         self._watch = watch
         self._left = looks
         self._looks = 0
-        self._patience = patience
         self._content: aiohttp.StreamReader | None = None
         self._seen = 0
         self._given_up = False
@@ -182,8 +172,8 @@ class Watched:
         # The count of checks restarts at the next one.
         self._seen = -1
 
-    def look(self, most: int, least_bytes: float) -> None:
-        """Counts a check; ends a request without a new byte in `most` checks, or that trickles or takes too long."""
+    def look(self, most: int) -> None:
+        """Counts a check; ends a request without a new byte in `most` checks, or that takes too long."""
         if self._given_up:
             return
         content = self._content
@@ -193,8 +183,7 @@ class Watched:
             if content.total_bytes != self._seen:
                 self._seen = content.total_bytes
                 self._left = most - 1
-            trickles = (self._looks - self._patience) * least_bytes > content.total_bytes
-            if trickles or self._looks > _LONGEST * _LOOKS:
+            if self._looks > _LONGEST * _LOOKS:
                 self._left = 0
         if self._left <= 0:
             self._given_up = True
@@ -337,7 +326,7 @@ class HttpClient:
             upload_s = len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1
             timeout = _upload_timeout(self._connect_s, self._answer_s, upload_s)
         try:
-            with opened.watch.request(upload_s, changes=changes) as watched:
+            with opened.watch.request(upload_s) as watched:
                 response = await opened.session.request(
                     method,
                     URL(url, encoded=True),
