@@ -502,6 +502,10 @@ class Access(ABC):
         """Discards cached credentials after a 401; returns True if a retry after `prepare` may succeed."""
         return False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A store is pickled with its options, in which secrets are references; what they led to stays.
+        raise TypeError(f"{type(self).__name__} never leaves its process")
+
     async def close(self) -> None:  # noqa: B027 - most ways have no connections
         """Closes the running loop's connections to the source of credentials."""
 

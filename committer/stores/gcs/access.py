@@ -35,9 +35,6 @@ class Anonymous(Access):
     def __repr__(self) -> str:
         return "Anonymous()"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Anonymous, ()
-
     async def prepare(self) -> None:
         """Does nothing."""
 
@@ -52,9 +49,6 @@ class GivenToken(Access):
 
     def __repr__(self) -> str:
         return f"GivenToken({self._secret!r})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return GivenToken, (self._secret,)
 
     async def prepare(self) -> None:
         """Reads the token."""
@@ -81,9 +75,6 @@ class GotTokens(http.Renewed, Access):
 
     def __repr__(self) -> str:
         return f"GotTokens({self._service_file or 'application default credentials'})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return GotTokens, (self._service_file,)
 
     async def _renew(self) -> None:
         source = await self._source(asyncio.get_running_loop())

@@ -17,7 +17,7 @@ from committer.options.references import Held, Secret, resolved
 from committer.options.storage import OptionTable, StorageOption, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.http import checked_endpoint
-from committer.stores.s3.access import S3Access, checked_session
+from committer.stores.s3.access import GivenKeys, S3Access, checked_session
 from committer.stores.s3.xml import ALGORITHMS
 
 _ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
@@ -319,7 +319,7 @@ STYLES: Final = ("auto", "path", "virtual")
 _SECRETS: Final = frozenset(option.name for option in TABLE.options if option.secret)
 
 
-class S3Options(msgspec.Struct, frozen=True, kw_only=True):
+class S3Options(GivenKeys, frozen=True, kw_only=True):
     """Checked storage options of one store; their repr shows references, but no secrets.
 
     Attributes:
@@ -335,11 +335,6 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_url: str | None = None
     region: str | None = None
     addressing_style: str = "auto"
-    access_key_id: Secret | None = None
-    secret_access_key: Secret | None = None
-    session_token: Secret | None = None
-    profile: str | None = None
-    session: Held | None = None
     storage_class: str | None = None
     server_side_encryption: str | None = None
     kms_key_id: str | None = None
@@ -415,14 +410,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     def access(self) -> S3Access:
         """Returns the keys and region, or where to find them."""
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
-        return S3Access(
-            access_key_id=self.access_key_id,
-            secret_access_key=self.secret_access_key,
-            session_token=self.session_token,
-            profile=self.profile,
-            session=self.session,
-            region=region,
-        )
+        return S3Access(self, region)
 
 
 def checked_bucket(scheme: str, authority: str) -> str:
