@@ -19,7 +19,7 @@ PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
 
 
 class SendingWriter(FileWriter):
-    """Writer with a buffer in memory, which is sent when it is long enough.
+    """Writer with a buffer in memory; sends it when it is long enough.
 
     A refused `write` or `close` can be repeated with the same arguments: it goes on after the last piece that was
     sent. Anything else is refused then, since it would make a file that is neither. After a failure that is no clear
@@ -42,7 +42,12 @@ class SendingWriter(FileWriter):
 
     @abstractmethod
     async def _send_piece(self, data: bytes) -> None:
-        """Sends the next piece of the file. After a refusal, which a lost response is here, it is called again."""
+        """Sends the next piece of the file; called again with the same data after a refusal.
+
+        Raises:
+            StoreUnavailableError: The piece was refused, or its response was lost.
+            StoreThrottledError: The piece was refused.
+        """
 
     @abstractmethod
     async def _finished(self) -> FileStatus:

@@ -146,7 +146,7 @@ def _give_up(calls: Sequence[Future[Any]]) -> list[Future[Any]]:
 
 
 def _undone(call: Future[T], undo: Callable[[T], object]) -> None:
-    """Undoes what a call made, when it has ended; called in a thread."""
+    """Waits for the end of a call and undoes its result; called in a thread."""
     with suppress(BaseException):
         undo(call.result())
 
