@@ -19,7 +19,7 @@ PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
 
 
 class SendingWriter(FileWriter):
-    """Writer with a buffer in memory; sends it when it is long enough.
+    """Writer that collects bytes in memory and sends them by the piece.
 
     A refused `write` or `close` can be repeated with the same arguments: it goes on after the last piece that was
     sent. Anything else is refused then, since it would make a file that is neither. After a failure that is no clear

@@ -74,10 +74,26 @@ class AzureWire(ABC):
             source: Source of a rename to `path`.
         """
         access, http = self._access, self._http
+        origin, prefix = self._places[blob]
+        raw = prefix + encoded(path.path if at is None else at)
+        parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
         for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
-            url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
+            sent = {
+                "User-Agent": USER_AGENT,
+                "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
+                "x-ms-version": _VERSION,
+            }
+            if source is not None:
+                # The source is a URL, too, and needs the signature.
+                place = f"/{self._filesystem}{encoded(source.path)}"
+                sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
+            if headers is not None:
+                sent.update(headers)
+            access.authorise(method, raw, query, sent, 0 if data is None else len(data))
+            asked = [*parameters, access.signature] if access.signature else parameters
+            url = f"{origin}{raw}?{'&'.join(asked)}" if asked else origin + raw
             answer = await http.send(
                 method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
@@ -85,39 +101,6 @@ class AzureWire(ABC):
             if is_last or answer.status != 401 or not access.refused():
                 break
         return answer
-
-    def _signed(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        headers: Mapping[str, str] | None,
-        data: Body | None,
-        blob: bool,
-        source: StorePath | None,
-    ) -> tuple[str, dict[str, str]]:
-        access = self._access
-        origin, prefix = self._places[blob]
-        raw = prefix + encoded(path)
-        sent = {
-            "User-Agent": USER_AGENT,
-            "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
-            "x-ms-version": _VERSION,
-        }
-        if source is not None:
-            # The source is a URL, too, and needs the signature.
-            place = f"/{self._filesystem}{encoded(source.path)}"
-            sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
-        if headers is not None:
-            sent.update(headers)
-        access.authorise(method, raw, query, sent, 0 if data is None else len(data))
-        url = origin + raw
-        if query or access.signature:
-            parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
-            if access.signature:
-                parameters.append(access.signature)
-            url = f"{url}?{'&'.join(parameters)}"
-        return url, sent
 
     async def done(
         self,

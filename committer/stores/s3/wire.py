@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -81,12 +81,23 @@ class S3Wire:
             else:
                 digest = await current_runtime().run_blocking(lambda: sha256_of(data))
         key = path.path[1:] if key is None else key
+        parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
         access = self._access
         for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
             generation = access.generation
-            answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
+            origin, host, prefix = self._place or self._find_place()
+            raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
+            sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
+            sent["user-agent"] = USER_AGENT
+            audit = current_audit()
+            if audit:
+                sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
+            url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
+            answer = await self._http.send(
+                method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
+            )
             # A refused request had no effect, so it may be sent again.
             if is_last or answer.status < 300 or not self._mended(answer, generation):
                 break
@@ -110,33 +121,6 @@ class S3Wire:
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=changes, upload=upload)
         return answer
-
-    def _send(
-        self,
-        operation: str,
-        method: str,
-        path: StorePath,
-        query: Sequence[tuple[str, str]],
-        headers: Mapping[str, str] | None,
-        data: Body | None,
-        changes: bool,
-        key: str,
-        digest: str,
-        limit: int | None,
-    ) -> Awaitable[Answer]:
-        access = self._access
-        origin, host, prefix = self._place or self._find_place()
-        raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
-        parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
-        sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
-        sent["user-agent"] = USER_AGENT
-        audit = current_audit()
-        if audit:
-            sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
-        url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
-        return self._http.send(
-            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
 
     def _find_place(self) -> tuple[str, str, str]:
         """Returns the origin, the ``Host`` header and the URL's path before the key."""
