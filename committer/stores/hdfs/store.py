@@ -153,21 +153,13 @@ class Renames:
         looks: bool = True,
     ) -> None:
         self._renames = renames
+        self.above: StorePath = renames[0][1].parent
+        self.lanes: int = min(LANES, len(renames))
         self._seen = seen
         self._looks = looks or seen is not None
         self._left = deque(range(len(renames)))
         self._ended: set[int] = set()
         self._errors: dict[int, StoreError] = {}
-
-    @property
-    def above(self) -> StorePath:
-        """The directory of the first destination."""
-        return self._renames[0][1].parent
-
-    @property
-    def lanes(self) -> int:
-        """The number of threads to use."""
-        return min(LANES, len(self._renames))
 
     def run(self, client: Client) -> None:
         """Renames files until none is left; called in each thread."""

@@ -238,28 +238,15 @@ def _is_known(key: str) -> bool:
 def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
     """Translates Hadoop's keys to this library's options; a key for the bucket wins over a general one."""
     hadoop: dict[str, object] = {}
-    for key, value in sorted(options.items(), key=lambda item: _of_bucket(_plain(item[0]), bucket) is not None):
+    for key, value in sorted(options.items(), key=lambda item: _plain(item[0]).startswith(TABLE.hadoop_scope)):
         if not TABLE.is_hadoop(key):
             continue
-        option, plain = TABLE.find(key), _plain(key)
-        base = _of_bucket(plain, bucket)
-        if base is not None:
-            plain = base
-        elif plain.startswith(TABLE.hadoop_scope):
-            continue
-        if value is not None:
+        option, base = TABLE.find(key), TABLE.hadoop_base(_plain(key))
+        if base is not None and value is not None and TABLE.is_for(key, bucket):
             text = str(value)
-            hadoop[plain] = text if option is not None and option.secret else resolved(text, key)
+            hadoop[base] = text if option is not None and option.secret else resolved(text, key)
     _check_provider(hadoop)
     return TABLE.with_hadoop(options, {plain: _translated(plain, value, hadoop) for plain, value in hadoop.items()})
-
-
-def _of_bucket(plain: str, bucket: str) -> str | None:
-    """Returns Hadoop's key without this bucket, or None if it is another's; bucket names may have periods."""
-    base = TABLE.hadoop_base(plain)
-    if base is None or plain != f"{TABLE.hadoop_scope}{bucket}.{base.removeprefix(TABLE.hadoop_prefix)}":
-        return None
-    return base
 
 
 def _plain(key: str) -> str:
