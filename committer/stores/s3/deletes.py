@@ -18,7 +18,7 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.http_answers import parsed
 from committer.stores.s3.errors import code_of, error_of, error_of_code
-from committer.stores.s3.wire import S3Wire, object_at
+from committer.stores.s3.wire import S3Wire, object_at, status_in
 from committer.stores.s3.xml import can_be_text, deletion, is_etag, md5_of
 
 BATCH: Final = 1000
@@ -61,10 +61,12 @@ class Deletes:
     async def delete_if(self, path: StorePath, identity: str) -> bool:
         """Deletes an object if it has the identity; see `SupportsConditionalDelete.delete_file_if`."""
         operation = "delete_file_if"
-        seen = await object_at(self._wire, operation, path)
-        if seen is None:
+        answer = await self._wire.send(operation, "HEAD", path, changes=False)
+        if answer.status == 404:
             return False
-        if seen.identity == identity:
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=False)
+        if status_in(answer.headers, path).identity == identity:
             answer = await self._wire.send(operation, "DELETE", path, (), {"if-match": f'"{identity}"'})
             if answer.status < 300:
                 return True
