@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from committer.errors import ConfigurationError
 from committer.options.references import FORMS, is_reference, resolved
@@ -94,7 +94,7 @@ class OptionTable:
         if folded in self.switches or folded in self.read_apart:
             return None
         if folded in self.advice:
-            raise _refused(f"the option {key} is not one of {self.store}", self.advice[folded])
+            raise refused(f"the option {key} is not one of {self.store}", self.advice[folded])
         raise self._unknown(key, (*self.names, *(name for option in self.options for name in option.others)))
 
     def decided_by(self, key: str) -> StorageOption | None:
@@ -118,15 +118,54 @@ class OptionTable:
                 # A switch: switched off it has no effect.
                 if str(value).strip().lower() not in _FALSE:
                     advice = self.switches[key.lower()]
-                    raise _refused(f"the option {key} asks for what {self.store} cannot do here", advice)
+                    raise refused(f"the option {key} asks for what {self.store} cannot do here", advice)
                 continue
             name = option.name
             if name in spelled:
-                raise _refused(f"the options {spelled[name]} and {key} are two names of one", f"give {name} alone")
+                raise refused(f"the options {spelled[name]} and {key} are two names of one", f"give {name} alone")
             spelled[name] = key
             plain = isinstance(value, str) and not (option.secret or option.instance)
             found[name] = resolved(str(value), key) if plain else value
         return found
+
+    def texts(self, given: Mapping[str, object], **of_path: str) -> dict[str, Any]:
+        """Returns options as `named`, without those of the path, which must equal its own; others must be texts.
+
+        An option that takes an object stays as it is.
+        """
+        found = self.named(given)
+        for option in self.options:
+            value = found.get(option.name)
+            if option.name in found and not option.instance and not (isinstance(value, str) and value):
+                raise no_text(option.name)
+        for name, own in of_path.items():
+            if found.pop(name, own) != own:
+                raise refused(
+                    f"the option {name} is not the path's, {own}", "leave it out: the path says it; or correct the path"
+                )
+        return found
+
+    def spelled(self, given: Mapping[str, object]) -> dict[str, str]:
+        """Returns the keys of given options by the options' names, without Hadoop's keys; None counts as not given."""
+        own = [key for key, value in given.items() if value is not None and not self.is_hadoop(key)]
+        return {option.name: key for key in own if (option := self.find(key)) is not None}
+
+    def with_hadoop(self, given: Mapping[str, object], translated: Mapping[str, object]) -> dict[str, object]:
+        """Replaces Hadoop's keys among options by this library's, with translated values; those of None are left out.
+
+        Raises:
+            ConfigurationError: An option is given under Hadoop's key and another name.
+        """
+        spelled = self.spelled(given)
+        own = {key: value for key, value in given.items() if not self.is_hadoop(key)}
+        for key, value in translated.items():
+            option = self.find(key)
+            if option is None or value is None:
+                continue
+            if option.name in spelled:
+                raise exclusive(spelled[option.name], key)
+            own[option.name] = value
+        return own
 
     def is_hadoop(self, key: str) -> bool:
         """Returns True if Hadoop has the key for such a store."""
@@ -192,7 +231,7 @@ class OptionTable:
         if self.is_hadoop(key):
             listed = f"understood are {', '.join(self.hadoop_keys)}"
         hint = f"did you mean {spellings[close[0]]!r}? " if close else ""
-        return _refused(f"the store of {self.store} knows no option {shown_name(key)}", f"{hint}{listed}")
+        return refused(f"the store of {self.store} knows no option {shown_name(key)}", f"{hint}{listed}")
 
     def _own(self, name: str) -> str:
         return next((option.name for option in self.options if name in option.others), name)
@@ -208,28 +247,22 @@ def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, w
     """
     option = table.find(key) if table is not None else None
     if option is not None and option.instance:
-        raise _refused(f"{shown} takes an object of a program", "leave it out, or give another option that lets you in")
+        raise refused(f"{shown} takes an object of a program", "leave it out, or give another option that lets you in")
     if is_reference(value) or (table is not None and not (option is not None and option.secret)):
         return
-    raise _refused(f"{shown} must say where its value is found, and not be the value: {why}", f"{shown}={FORMS}")
+    raise refused(f"{shown} must say where its value is found, and not be the value: {why}", f"{shown}={FORMS}")
 
 
 def exclusive(*options: str) -> ConfigurationError:
     """Builds the error for options that exclude one another."""
-    return _refused(f"the options {' and '.join(options)} exclude one another", "give one of them alone")
-
-
-def not_of_the_path(option: str, own: str) -> ConfigurationError:
-    """Builds the error for an option that contradicts the path, whose own value is `own`."""
-    return _refused(
-        f"the option {option} is not the path's, {own}", "leave it out: the path says it; or correct the path"
-    )
+    return refused(f"the options {' and '.join(options)} exclude one another", "give one of them alone")
 
 
 def no_text(option: str) -> ConfigurationError:
     """Builds the error for an option that is empty or not a text."""
-    return _refused(f"the option {option} is no text, or empty", f"give {option} as a str, or leave it out")
+    return refused(f"the option {option} is no text, or empty", f"give {option} as a str, or leave it out")
 
 
-def _refused(message: str, next_step: str) -> ConfigurationError:
+def refused(message: str, next_step: str = "") -> ConfigurationError:
+    """Builds the error for an option, or for how options go together."""
     return ConfigurationError(message, operation="open_store", next_step=next_step)

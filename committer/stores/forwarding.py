@@ -372,8 +372,8 @@ class ForwardingStore(Wrapper, Store):
 class ForwardingWriter(FileWriter):
     """Writer whose calls go through `ForwardingStore.call`.
 
-    A wrapper may repeat a refused `write` or `close`, so a writer must be unchanged when it raises
-    `StoreThrottledError` or `StoreUnavailableError`.
+    A wrapper may repeat a refused `write` or `close`, so a writer that raises `StoreThrottledError` or
+    `StoreUnavailableError` must take the same call again.
     """
 
     def __init__(self, store: ForwardingStore, inner: FileWriter, path: StorePath) -> None:

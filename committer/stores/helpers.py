@@ -21,6 +21,7 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
+from committer.options.storage import refused
 from committer.options.values import shown_name
 from committer.paths import StorePath
 from committer.stores.abilities import CONDITIONAL_DELETE, SYNC
@@ -285,6 +286,4 @@ def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme
         if key not in allowed:
             close = difflib.get_close_matches(key, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(allowed)}"
-            raise ConfigurationError(
-                f"the {scheme} store knows no option {shown_name(key)}", operation="open_store", next_step=hint
-            )
+            raise refused(f"the {scheme} store knows no option {shown_name(key)}", hint)

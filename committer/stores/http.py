@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import sys
 import urllib.request
 import weakref
-from abc import abstractmethod
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from io import BytesIO
 from types import TracebackType
@@ -34,9 +35,13 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.store_clock import watched_clock
+from committer.options.storage import refused
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.helpers import too_long
+
+# Not imported: the layers forbid importing the package itself, which is always loaded.
+USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
 PAGE_BYTES: Final = 64 << 20
 """Longest response to a request that changes nothing: a page of 5,000 blobs with the most metadata allowed."""
@@ -79,12 +84,6 @@ async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes | None:
 # Checks per stall limit. A stalled response ends up to one check late.
 _LOOKS: Final = 8
 
-# A response may stay below the least bytes a second for this many times the stall limit (a minute). Requests that
-# change something get more: S3 sends blanks for minutes while it completes an upload.
-_PATIENCE: Final = 2
-_PATIENCE_OF_CHANGES: Final = 30
-_LEAST_BYTES_PER_S: Final = 1024
-
 # No response may take longer than this many times the stall limit.
 _LONGEST: Final = 60
 
@@ -104,18 +103,15 @@ class AnswerWatch:
         # The first check may come right after a request began, and proves nothing.
         self._begin = math.ceil(begin_s / self._every_s) + 1
         self._next = _LOOKS + 1
-        self._bytes_a_look = _LEAST_BYTES_PER_S * self._every_s
         self._watched: set[Watched] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, more_s: float = 0.0, *, changes: bool = False) -> Watched:
-        """Returns a context manager for one request; it raises `TimeoutError` if the response stalls or trickles.
+    def request(self, more_s: float = 0.0) -> Watched:
+        """Returns a context manager for one request; it raises `TimeoutError` if the response stalls.
 
-        The upload gets `more_s` seconds more. A service may work for minutes while it responds to a request that
-        `changes` something.
+        The upload gets `more_s` seconds more.
         """
-        begin = self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin
-        return Watched(self, begin, _LOOKS * (_PATIENCE_OF_CHANGES if changes else _PATIENCE))
+        return Watched(self, self._begin + math.ceil(more_s / self._every_s) if more_s else self._begin)
 
     def close(self) -> None:
         """Stops the checks."""
@@ -136,7 +132,7 @@ class AnswerWatch:
     def _look(self) -> None:
         self._timer = None
         for one in self._watched:
-            one.look(self._next, self._bytes_a_look)
+            one.look(self._next)
         if self._watched:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
@@ -144,13 +140,12 @@ class AnswerWatch:
 class Watched:
     """Watched request; see `AnswerWatch.request`."""
 
-    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_patience", "_seen", "_task", "_watch")
+    __slots__ = ("_cancelling", "_content", "_given_up", "_left", "_looks", "_seen", "_task", "_watch")
 
-    def __init__(self, watch: AnswerWatch, looks: int, patience: int) -> None:
+    def __init__(self, watch: AnswerWatch, looks: int) -> None:
         self._watch = watch
         self._left = looks
         self._looks = 0
-        self._patience = patience
         self._content: aiohttp.StreamReader | None = None
         self._seen = 0
         self._given_up = False
@@ -177,8 +172,8 @@ class Watched:
         # The count of checks restarts at the next one.
         self._seen = -1
 
-    def look(self, most: int, least_bytes: float) -> None:
-        """Counts a check; ends a request without a new byte in `most` checks, or that trickles or takes too long."""
+    def look(self, most: int) -> None:
+        """Counts a check; ends a request without a new byte in `most` checks, or that takes too long."""
         if self._given_up:
             return
         content = self._content
@@ -188,8 +183,7 @@ class Watched:
             if content.total_bytes != self._seen:
                 self._seen = content.total_bytes
                 self._left = most - 1
-            trickles = (self._looks - self._patience) * least_bytes > content.total_bytes
-            if trickles or self._looks > _LONGEST * _LOOKS:
+            if self._looks > _LONGEST * _LOOKS:
                 self._left = 0
         if self._left <= 0:
             self._given_up = True
@@ -332,7 +326,7 @@ class HttpClient:
             upload_s = len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1
             timeout = _upload_timeout(self._connect_s, self._answer_s, upload_s)
         try:
-            with opened.watch.request(upload_s, changes=changes) as watched:
+            with opened.watch.request(upload_s) as watched:
                 response = await opened.session.request(
                     method,
                     URL(url, encoded=True),
@@ -456,20 +450,24 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
         usable = False
     # The message leaves the URL out, since it may hold a signature.
     if not usable or parts.query or parts.fragment:
-        raise ConfigurationError(
-            f"the option {option} is no URL of an endpoint", operation="open_store", next_step=f"write it as {example}"
-        )
+        raise refused(f"the option {option} is no URL of an endpoint", f"write it as {example}")
     return endpoint.rstrip("/")
 
 
-def check_name(path: StorePath, longest: int) -> None:
-    """Refuses a path with NUL, invalid Unicode or more than `longest` bytes by `InvalidPathError`."""
+MAX_NAME_BYTES: Final = 1024
+"""Longest name of an object, the same on S3, Google Cloud Storage and Azure."""
+
+
+def check_name(path: StorePath) -> None:
+    """Refuses a path with NUL, invalid Unicode or too long a name by `InvalidPathError`."""
     name = path.path
     if "\0" in name:
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
     try:
-        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
-            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path, next_step="give a shorter name")
+        if len(name) * 4 > MAX_NAME_BYTES and len(name.encode()) - 1 > MAX_NAME_BYTES:
+            raise InvalidPathError(
+                f"a path is longer than {MAX_NAME_BYTES} bytes", path=path, next_step="give a shorter name"
+            )
         if not name.isascii():
             name.encode()
     except UnicodeEncodeError:
@@ -483,7 +481,36 @@ def redact(text: str) -> str:
     return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
 
 
-class Renewed:
+class Access(ABC):
+    """Abstract base of the ways to authenticate requests."""
+
+    needs_tls: bool = False
+    """True if it sends a secret itself, not something derived from one."""
+
+    ready: bool = False
+    """True if `prepare` has nothing to wait for."""
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Fetches the credentials; called before a request unless `ready`.
+
+        Raises:
+            CommitterError: They are missing or malformed, or their source was not reached.
+        """
+
+    def refused(self) -> bool:
+        """Discards cached credentials after a 401; returns True if a retry after `prepare` may succeed."""
+        return False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A store is pickled with its options, in which secrets are references; what they led to stays.
+        raise TypeError(f"{type(self).__name__} never leaves its process")
+
+    async def close(self) -> None:  # noqa: B027 - most ways have no connections
+        """Closes the running loop's connections to the source of credentials."""
+
+
+class Renewed(Access):
     """Base of credentials that are fetched, and fetched again before they expire."""
 
     def __init__(self) -> None:
@@ -491,12 +518,12 @@ class Renewed:
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     @property
-    def ready(self) -> bool:
+    def ready(self) -> bool:  # type: ignore[override] # it changes with time
         """True if `prepare` has nothing to wait for."""
         return current_runtime().monotonic() < self._fresh_until
 
     async def prepare(self) -> None:
-        """Fetches credentials; called before a request unless `ready`. Concurrent callers share one fetch."""
+        """See `Access.prepare`; concurrent callers share one fetch."""
         loop = asyncio.get_running_loop()
         lock = self._locks.get(loop)
         if lock is None:
@@ -516,8 +543,16 @@ class HttpStore(Store):
     _scheme: str
     _authority: str
     _endpoint: str
-    _access: object
+    _access: Access
     _http: HttpClient
+    _schemes: Collection[str]
+
+    def _checked(self, path: StorePath) -> StorePath:
+        """Returns the path if it belongs to this store and the service allows its name."""
+        if path.authority != self._authority or path.scheme not in self._schemes:
+            raise ConfigurationError("the path belongs to another store", path=path)
+        check_name(path)
+        return path
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"
@@ -534,4 +569,5 @@ class HttpStore(Store):
 
     async def close(self) -> None:
         """Closes the running loop's connections."""
+        await self._access.close()
         await self._http.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -126,12 +126,10 @@ T = TypeVar("T")
 
 
 class PageTokens:
-    """Detector of repeated continuation tokens in one call, whose pages would never end.
+    """Detector of a repeated continuation token in one call, whose pages would never end.
 
-    Compares each token with the last one and with one earlier token, which is replaced each time that the number of
-    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of
-    any length in constant memory, within three times the pages before the cycle and in it. With `changes`, a
-    repeated token leaves the outcome of the call unknown.
+    Compares each token with the last one, as botocore's paginators do. With `changes`, a repeated token leaves the
+    outcome of the call unknown.
     """
 
     def __init__(self, operation: str, path: StorePath, *, changes: bool = False) -> None:
@@ -139,12 +137,10 @@ class PageTokens:
         self._operation = operation
         self._path = path
         self._last: object = None
-        self._kept: object = None
-        self._span = self._left = 1
 
     def following(self, token: T) -> T:
-        """Returns the token of the next page; raises an error if it is empty or repeats an earlier one."""
-        if not token or token in (self._last, self._kept):
+        """Returns the token of the next page; raises an error if it is empty or repeats the last one."""
+        if not token or token == self._last:
             why = "repeats the token of an earlier page" if token else "names no next page, and is not the last"
             raise self._error(
                 f"a page of an answer {why}",
@@ -153,53 +149,27 @@ class PageTokens:
                 next_step="report this to the operator of the service, or of the proxy before it",
             )
         self._last = token
-        self._left -= 1
-        if not self._left:
-            self._span *= 2
-            self._kept, self._left = token, self._span
         return token
 
 
-class Answered:
-    """XML element of a response; children have their names without namespace."""
-
-    __slots__ = ("_element",)
-
-    def __init__(self, element: Element) -> None:
-        self._element = element
-
-    def text(self, name: str) -> str:
-        """Returns the text of the first child of that name, unstripped; empty if there is none."""
-        for child in self._element:
-            if _local(child) == name:
-                return child.text or ""
-        return ""
-
-    def texts(self) -> dict[str, str]:
-        """Returns the text of each child, by name."""
-        return {_local(child): child.text or "" for child in self._element}
-
-    def each(self, name: str) -> Iterator[Answered]:
-        """Iterates over the children of that name."""
-        return (Answered(child) for child in self._element if _local(child) == name)
-
-    def child(self, name: str) -> Answered | None:
-        """Returns the first child of that name."""
-        return next(self.each(name), None)
+def texts_in(element: Element) -> dict[str, str]:
+    """Returns the text of each child of an element of `parsed`, by name."""
+    return {child.tag: child.text or "" for child in element}
 
 
-def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
-    """Parses an XML response whose root element's name starts with `root`; S3-compatible services vary its end."""
+def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Element:
+    """Parses an XML response whose root element's name starts with `root`; S3-compatible services vary its end.
+
+    All elements lose their namespace.
+    """
     try:
         # No store's response has declarations, which could expand during parsing. UTF-16 would hide these bytes.
         if b"<!" not in body and b"\0" not in body:
-            element = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
-            if _local(element).startswith(root):
-                return Answered(element)
+            found = fromstring(body, XMLParser(encoding="utf-8"))  # noqa: S314
+            for element in found.iter():
+                element.tag = element.tag.rpartition("}")[2]
+            if found.tag.startswith(root):
+                return found
     except ParseError:
         pass
     raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE)
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2]

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import is_in_file
-from committer.options.storage import OptionTable
+from committer.options.storage import OptionTable, refused
 from committer.paths import StorePath
 from committer.stores.base import Store
 
@@ -97,17 +97,15 @@ def _checked(storage_options: object) -> dict[str, object]:
     if storage_options is None:
         return {}
     if not isinstance(storage_options, Mapping) or not all(isinstance(key, str) for key in storage_options):
-        raise ConfigurationError(
+        raise refused(
             f"storage_options is a mapping of names to values, not this {type(storage_options).__name__}",
-            operation="open_store",
-            next_step="give a dict with a str for each key, such as storage_options={'region': 'eu-west-1'}",
+            "give a dict with a str for each key, such as storage_options={'region': 'eu-west-1'}",
         )
     hidden = [key for key, value in storage_options.items() if value is ...]
     if hidden:
-        raise ConfigurationError(
+        raise refused(
             f"the option {hidden[0]!r} is `...`, which stands for a value that is not shown",
-            operation="open_store",
-            next_step="put in its place what the job was opened with, or a reference to it: env:NAME, file:PATH",
+            "put in its place what the job was opened with, or a reference to it: env:NAME, file:PATH",
         )
     return dict(storage_options)
 
@@ -122,17 +120,15 @@ def options_of(scheme: str) -> OptionTable | None:
 def _live_store(path: StorePath, options: Mapping[str, object]) -> Store:
     store = options["store"]
     if not isinstance(store, Store):
-        raise ConfigurationError(
+        raise refused(
             f"the option 'store' is no store but a {type(store).__name__}",
-            operation="open_store",
-            next_step="give a committer.stores.base.Store, or leave it out",
+            "give a committer.stores.base.Store, or leave it out",
         )
     others = sorted(options.keys() - {"store", "http_session"})
     if others:
-        raise ConfigurationError(
+        raise refused(
             f"the option 'store' is a store that is open already; {others[0]!r} would have no effect",
-            operation="open_store",
-            next_step="give the options to the store, or leave store out",
+            "give the options to the store, or leave store out",
         )
     if store.scheme != path.scheme:
         raise ConfigurationError(

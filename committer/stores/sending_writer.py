@@ -19,7 +19,12 @@ PutFile: TypeAlias = Callable[[StorePath, bytes, str], Awaitable[FileStatus]]
 
 
 class SendingWriter(FileWriter):
-    """Writer with a buffer in memory; refuses further writes after a failure, except a clear refusal."""
+    """Writer that collects bytes in memory and sends them by the piece.
+
+    A refused `write` or `close` can be repeated with the same arguments: it goes on after the last piece that was
+    sent. Anything else is refused then, since it would make a file that is neither. After a failure that is no clear
+    refusal, nothing more can be written.
+    """
 
     def __init__(self, path: StorePath) -> None:
         self._path = path
@@ -27,6 +32,22 @@ class SendingWriter(FileWriter):
         self._open = True
         # True after a call that ended early, except by a clear refusal: the state of the file is unknown.
         self._broken = False
+        self._closing = False
+        # A write that was refused midway: its data, and how much of it is in the buffer or was sent.
+        self._begun: tuple[bytes, int] | None = None
+
+    @abstractmethod
+    def _piece_bytes(self, waiting: int) -> int:
+        """Returns the length of the next piece, where so many bytes wait."""
+
+    @abstractmethod
+    async def _send_piece(self, data: bytes) -> None:
+        """Sends the next piece of the file; called again with the same data after a refusal.
+
+        Raises:
+            StoreUnavailableError: The piece was refused, or its response was lost.
+            StoreThrottledError: The piece was refused.
+        """
 
     @abstractmethod
     async def _finished(self) -> FileStatus:
@@ -35,10 +56,41 @@ class SendingWriter(FileWriter):
     async def _abandon(self) -> None:
         """Drops at the service what was sent; does nothing by default."""
 
+    async def write(self, data: Body) -> None:
+        """Buffers the data, and sends every full piece."""
+        self._check_usable("write")
+        with memoryview(bytes_of(data)) as view:
+            start = 0
+            if self._begun is not None:
+                begun, start = self._begun
+                self._broken = view != begun
+            self._broken = self._broken or self._closing
+            self._check_usable("write")
+            self._broken = True
+            try:
+                while True:
+                    waiting = len(self._buffer) + len(view) - start
+                    length = self._piece_bytes(waiting)
+                    if waiting < length:
+                        break
+                    taken = length - len(self._buffer)
+                    self._buffer += view[start : start + taken]
+                    start += taken
+                    await self._send_piece(bytes(self._buffer))
+                    self._buffer = bytearray()
+            except (StoreThrottledError, StoreUnavailableError):
+                self._begun = bytes(view), start
+                self._broken = False
+                raise
+            self._buffer += view[start:]
+        self._begun = None
+        self._broken = False
+
     async def close(self) -> FileStatus:
         """Sends the rest and makes the file visible; raises `StoreExistsError` if another one exists by now."""
+        self._broken = self._broken or self._begun is not None
         self._check_usable("close")
-        self._broken = True
+        self._broken = self._closing = True
         try:
             status = await self._finished()
         except (StoreThrottledError, StoreUnavailableError):
@@ -64,9 +116,8 @@ class SendingWriter(FileWriter):
 class PartsWriter(SendingWriter, Generic[Part]):
     """Writer that sends parts and makes a file of them if none exists by then; `put_file` writes a short file whole.
 
-    A refused `write` or `close` leaves the writer unchanged, so that it can be repeated. A part whose response was
-    lost counts as refused: it is sent again under another number and the first is not named, so no delayed request
-    can exchange content.
+    A part whose response was lost counts as refused: it is sent again under another number and the first is not
+    named, so no delayed request can exchange content.
     """
 
     shortest_part_bytes: ClassVar[int] = 8 << 20
@@ -86,7 +137,6 @@ class PartsWriter(SendingWriter, Generic[Part]):
     async def _send(self, number: int, data: bytes) -> Part:
         """Sends a part under a number of its own."""
 
-    @abstractmethod
     async def _begin(self) -> None:
         """Prepares the first part; called before each."""
 
@@ -98,46 +148,10 @@ class PartsWriter(SendingWriter, Generic[Part]):
     async def _made_of_parts(self) -> str | None:
         """Makes the file of its parts if none exists, and returns its identity."""
 
-    async def write(self, data: Body) -> None:
-        """Buffers the data, or sends it with the buffer."""
-        self._check_usable("write")
-        view = bytes_of(data)
-        if len(self._buffer) + len(view) < self._part_bytes:
-            self._buffer += view
-            return
-        body = bytes(self._buffer + view)
-        before = len(self._parts), self._size
-        self._broken = True
-        start = 0
-        try:
-            while len(body) - start >= self._part_bytes:
-                end = start + self._part_bytes
-                await self._add(body[start:end])
-                start = end
-        except (StoreThrottledError, StoreUnavailableError):
-            self._go_back(before)
-            raise
-        self._buffer = bytearray(memoryview(body)[start:])
-        self._broken = False
-
-    @property
-    def _part_bytes(self) -> int:
+    def _piece_bytes(self, waiting: int) -> int:
         return self.shortest_part_bytes << (self._next // self.parts_of_one_length)
 
-    async def _finished(self) -> FileStatus:
-        before = len(self._parts), self._size
-        try:
-            if not self._has_begun():
-                return await self._put_file(self._path, bytes(self._buffer), self._stamp)
-            if self._buffer:
-                await self._add(bytes(self._buffer))
-            identity = await self._made_of_parts()
-        except (StoreThrottledError, StoreUnavailableError):
-            self._go_back(before)
-            raise
-        return FileStatus(self._path, False, self._size, None, identity, stamp=self._stamp)
-
-    async def _add(self, data: bytes) -> None:
+    async def _send_piece(self, data: bytes) -> None:
         await self._begin()
         number, self._next = self._next, self._next + 1
         try:
@@ -146,7 +160,11 @@ class PartsWriter(SendingWriter, Generic[Part]):
             raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
         self._size += len(data)
 
-    def _go_back(self, before: tuple[int, int]) -> None:
-        del self._parts[before[0] :]
-        self._size = before[1]
-        self._broken = False
+    async def _finished(self) -> FileStatus:
+        if not self._has_begun():
+            return await self._put_file(self._path, bytes(self._buffer), self._stamp)
+        if self._buffer:
+            await self._send_piece(bytes(self._buffer))
+            self._buffer = bytearray()
+        identity = await self._made_of_parts()
+        return FileStatus(self._path, False, self._size, None, identity, stamp=self._stamp)

@@ -17,12 +17,10 @@ other tests of it.
 from __future__ import annotations
 
 from committer.testing._conformance_base import Channel
-from committer.testing._conformance_block_lists import BlockListConformance
 from committer.testing._conformance_directories import DeleteConformance, DirectoryConformance
 from committer.testing._conformance_files import FileConformance
-from committer.testing._conformance_links import LinkChannel, LinkConformance
-from committer.testing._conformance_renames import RenameConformance
-from committer.testing._conformance_uploads import CompletionConformance, UploadConformance
+from committer.testing._conformance_renames import LinkChannel, LinkConformance, RenameConformance
+from committer.testing._conformance_uploads import BlockListConformance, CompletionConformance, UploadConformance
 
 __all__ = ["Channel", "LinkChannel", "StoreConformance"]
 

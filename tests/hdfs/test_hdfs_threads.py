@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from committer.errors import StoreUnavailableError
 from committer.stores.hdfs.threads import Threads, UnansweredError
 
 BOUND_S = 30.0
@@ -234,3 +235,23 @@ except TimeoutError:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "given up\nended\n"), done.stderr
+
+
+async def test_no_thread_for_a_call(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call without a thread was not made, and may be repeated; one of several threads does the work of all."""
+    threads = Threads(3)
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(StoreUnavailableError, match="can't start new thread"):
+            await run(threads, gate)
+    first = run(threads, gate)
+    await gate.until_begun()
+    gate.open()
+    await first
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert await run(threads, gate, lanes=3) in (2, 3, 4)

@@ -57,7 +57,7 @@ def test_xml_that_is_none_or_declares_anything_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("encoding", ["x-none", "shift_jis", "UTF-8"])
 def test_xml_is_utf_8_whatever_it_says(encoding: str) -> None:
     body = f'\ufeff<?xml version="1.0" encoding="{encoding}"?><r><a>é</a></r>'.encode()
-    assert parsed(body, "r", "list", PATH).text("a") == "é"
+    assert parsed(body, "r", "list", PATH).findtext("a") == "é"
 
 
 def test_a_reason_moves_no_cursor() -> None:

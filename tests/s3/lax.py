@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from committer.stores.s3.listing import STAMP_HEADER
+from committer.stores.s3.wire import STAMP_HEADER
 from tests.s3.proxy import Forgotten, Proxy, Trouble, proxy_to, refusal
 from tests.s3.servers import Server
 
@@ -31,7 +31,7 @@ class Lax:
     """What a service does not do.
 
     Attributes:
-        lacks: The trial that shows it.
+        lacks: The trial that shows it; empty if none does.
         refuses: Whether a job is refused there when it is set up.
         forgets: Headers that have no effect.
         answers: Requests that it does not know.
@@ -62,7 +62,7 @@ SERVICES = {
         "conditional delete", True, answers=(_not_implemented("DELETE", header="if-match"),)
     ),
     "lists no uploads": Lax("list of uploads", True, answers=(_not_implemented("GET", query="uploads="),)),
-    "lists all uploads": Lax("uploads by prefix", False),
+    "lists all uploads": Lax("", False),
     "deletes one by one": Lax("batch delete", False, answers=(_not_implemented("POST", query="delete"),)),
 }
 """By what they do, or do not."""
@@ -94,6 +94,6 @@ async def service(name: str, server: Server) -> AsyncIterator[tuple[Server, Prox
     async with proxy_to(server.url) as proxy:
         proxy.forgets = list(lax.forgets)
         proxy.troubles = [replace(one) for one in lax.answers]
-        if lax.lacks == "uploads by prefix":
+        if not lax.lacks:
             proxy.drops = ("uploads=", "prefix")
         yield Server(name, proxy.url, server.client), proxy

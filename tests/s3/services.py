@@ -23,7 +23,7 @@ import committer
 from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
-from committer.stores.s3.trials import TRIALS
+from committer.stores.s3.examine import TRIALS
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
 from tests.s3.servers import BUCKET, KEY, KEY_ID, OTHERS, Server, moto, other, seaweedfs
 

@@ -35,7 +35,7 @@ from committer.paths import StorePath
 from committer.stores.http import redact
 from committer.stores.registry import open_store
 from committer.stores.s3 import S3Store
-from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
+from committer.stores.s3.access import NOTHING_SHA256, GivenKeys, S3Access, sha256_of
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
 from tests.s3.keys import TOKEN, giving_keys, works
 from tests.s3.proxy import Trouble, proxy_to, refusal
@@ -60,7 +60,7 @@ _WORDS = st.text("abcXYZ019-_.~/=+:@ %é日\"'", min_size=1, max_size=12)
 def test_requests_are_signed_as_botocore_signs_them(
     key: str, query: dict[str, str], host: str, token: str | None, body: bytes, conditional: bool
 ) -> None:
-    access = S3Access(region="eu-west-1")
+    access = S3Access(GivenKeys(), "eu-west-1")
     access._keys = (KEY_ID, CANARY, token or "")
     path = f"/{quote(key, safe='/~')}"
     parameters = "&".join(f"{name}={quote(value, safe='~')}" for name, value in sorted(query.items()))
@@ -81,7 +81,7 @@ def test_requests_are_signed_as_botocore_signs_them(
 
 
 def test_a_signature_s_key_is_made_anew_when_keys_or_region_change() -> None:
-    access = S3Access(region="eu-west-1")
+    access = S3Access(GivenKeys(), "eu-west-1")
 
     def signature() -> str:
         return access.sign("GET", "h", "/", "", {}, NOTHING_SHA256)["authorization"].rpartition("=")[2]
@@ -334,7 +334,8 @@ async def test_a_wrong_key_is_told(server: Server, root: StorePath) -> None:
 
 
 def test_a_key_that_would_end_its_header_is_refused() -> None:
-    access = S3Access(access_key_id=Secret(KEY_ID, "a"), secret_access_key=Secret(f"{CANARY}\r\nx-evil: 1", "b"))
+    secret = Secret(f"{CANARY}\r\nx-evil: 1", "b")
+    access = S3Access(GivenKeys(access_key_id=Secret(KEY_ID, "a"), secret_access_key=secret), None)
     with pytest.raises(ConfigurationError) as caught:
         access._fetch()
     assert CANARY not in str(caught.value)

@@ -12,7 +12,7 @@ import pytest
 from committer.errors import ConfigurationError, StorePermissionError
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
-from committer.stores.s3.access import S3Access
+from committer.stores.s3.access import GivenKeys, S3Access
 from tests.s3.keys import TOKEN, giving_keys, works
 from tests.s3.proxy import Proxy, Trouble, refusal
 
@@ -74,7 +74,7 @@ async def test_keys_refused_while_new_ones_are_asked_for_still_end(
     """A refusal arrives while a thread asks for new keys: those must not be taken for keys without an end."""
     async with giving_keys(3600) as (url, _given):
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        access = S3Access(region="us-east-1")
+        access = S3Access(GivenKeys(), "us-east-1")
         await access.prepare()
         asked, may_answer = threading.Event(), threading.Event()
         get = access._chain.get_frozen_credentials

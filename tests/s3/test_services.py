@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from committer.paths import StorePath
-from committer.stores.s3.trials import TRIALS
+from committer.stores.s3.examine import TRIALS
 from tests.s3.lax import SERVICES
 from tests.s3.servers import OTHERS, Server, other
 from tests.s3.services import JOBS, PAGE, STEADY, kept, tried, written

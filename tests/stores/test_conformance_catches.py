@@ -14,11 +14,10 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing._conformance_base import ConformanceBase
-from committer.testing._conformance_block_lists import BlockListConformance
 from committer.testing._conformance_directories import DeleteConformance, DirectoryConformance
 from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_renames import RenameConformance
-from committer.testing._conformance_uploads import CompletionConformance, UploadConformance
+from committer.testing._conformance_uploads import BlockListConformance, CompletionConformance, UploadConformance
 from committer.testing.conformance import Channel
 from tests.stores import bugs_of_files, bugs_of_uploads
 from tests.stores.channels import SpaceChannel

@@ -24,9 +24,9 @@ from committer.errors import (
 )
 from committer.logs import audit
 from committer.stores.gcs import GcsStore
-from committer.stores.gcs import put as gcs_checksums
+from committer.stores.gcs import writer as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
-from committer.stores.gcs.put import Checksum
+from committer.stores.gcs.writer import Checksum
 from committer.stores.http import Answer, HttpClient
 from committer.stores.memory.store import PROFILES
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
@@ -211,6 +211,26 @@ async def test_a_long_file_goes_by_the_chunk_and_appears_at_its_end(
     assert await channel.files() == {"large": data}
     assert (status.size, status.identity) == (length, (await store.status(ROOT / "large")).identity)
     assert requests(emulator, "upload-chunk") == ["upload-chunk"] * (length // CHUNK + 1)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("then", ["close", "write other bytes", "write after a refused close"])
+async def test_what_a_refused_call_left_out_is_no_end(
+    store: GcsStore, emulator: GcsEmulator, channel: BucketChannel, then: str
+) -> None:
+    """A caller who ignores a refusal gets no file that lacks bytes, or has others between."""
+    emulator.conduct.faults.append(Fault("error", operation="upload-chunk", skip=1, count=1, status=503))
+    writer = await store.open_writer(ROOT / "large")
+    with pytest.raises(StoreUnavailableError):
+        if then == "write after a refused close":
+            await writer.write(bytes(CHUNK + 5))
+            await writer.close()
+        else:
+            await writer.write(bytes(2 * CHUNK))
+    with pytest.raises(TaskError):
+        await (writer.close() if then == "close" else writer.write(b"other" * CHUNK))
+    await writer.abort()
+    assert await channel.files() == {}
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -18,9 +18,11 @@ from committer.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from committer.options.references import Secret
 from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import access as gcs_access
+from committer.stores.gcs.access import GivenToken
 from committer.stores.registry import open_store
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings
 from tests.stores.gcs_bucket import ROOT, emulator_fixture, requests, service_file, store_on, user_file
@@ -308,3 +310,10 @@ def test_a_path_that_names_no_bucket(uri: str) -> None:
 
 def test_the_scope_is_for_objects_alone() -> None:
     assert gcs_access.SCOPE.endswith("/devstorage.read_write")
+
+
+async def test_what_a_token_was_found_to_be_is_never_pickled() -> None:
+    access = GivenToken(Secret(CANARY, "token"))
+    await access.prepare()
+    with pytest.raises(TypeError, match="never leaves its process"):
+        pickle.dumps(access)

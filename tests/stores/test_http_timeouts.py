@@ -125,24 +125,6 @@ async def test_a_process_that_stood_still_gives_no_answer_up() -> None:
         assert (await task)[1] == 503
 
 
-@pytest.mark.parametrize(("each_s", "blanks"), [(ANSWER_S / 7, 60), (ANSWER_S / 100, 900)], ids=["a few", "some more"])
-async def test_an_answer_that_trickles_is_not_waited_for(each_s: float, blanks: int) -> None:
-    """Each byte comes in time, and all of them would take for ever; to what changes something it may be blanks."""
-    async with await answering(each_s, blanks) as server:
-        seconds, end = await took(server, 0, changes=False)
-        assert end is StoreUnavailableError
-        assert 2 * ANSWER_S < seconds < 3 * ANSWER_S
-
-
-async def test_an_answer_that_comes_slowly_is_waited_for() -> None:
-    """Twice as much as the least a second, for twice as long as a trickle is waited for."""
-    a_time = round(2048 * 0.05)
-    async with await answering(0.05, round(4 * ANSWER_S / 0.05), part=b" " * a_time) as server:
-        seconds, end = await took(server, 0, changes=False)
-    assert end == 503
-    assert seconds > 4 * ANSWER_S
-
-
 @pytest.mark.parametrize("changes", [False, True], ids=["read", "change"])
 async def test_no_answer_is_waited_for_without_end(changes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_LONGEST", 3)

@@ -12,11 +12,10 @@ from committer.paths import StorePath
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
-from committer.stores.examination import Finding
+from committer.stores.examination import Finding, probe_renames
 from committer.stores.helpers import status_or_none
 from committer.stores.http import Answer
 from committer.stores.http_answers import parsed
-from committer.stores.rename_probe import probe_renames
 
 FLAT: Final = "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file"
 FLAT_STEP: Final = (
@@ -107,13 +106,13 @@ def _kind(name: str, answer: Answer) -> Finding:
 
 
 def _soft_delete(directory: StorePath, name: str, answer: Answer) -> Finding:
-    policy = parsed(answer.body, "StorageServiceProperties", "findings", directory).child("DeleteRetentionPolicy")
-    if policy is None or policy.text("Enabled") != "true":
+    policy = parsed(answer.body, "StorageServiceProperties", "findings", directory).find("DeleteRetentionPolicy")
+    if policy is None or policy.findtext("Enabled") != "true":
         return Finding(name, "ok", "off")
     return Finding(
         name,
         "warning",
-        f"on: deleted files of _temporary stay, and stay billable, for {policy.text('Days')} days",
+        f"on: deleted files of _temporary stay, and stay billable, for {policy.findtext('Days')} days",
         "count these bytes in, or set fewer days for the account that jobs write to",
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import aiohttp
@@ -20,16 +19,16 @@ from committer.errors import (
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
 from committer.stores.adls.examine import examine, probe
-from committer.stores.adls.put import SmallFiles, check_parent, explain_conflict
 from committer.stores.adls.wire import AdlsWire, place_of, status_in, statuses_in
-from committer.stores.adls.writer import AdlsWriter
+from committer.stores.adls.writer import AdlsWriter, SmallFiles, check_parent, explain_conflict
+from committer.stores.azure.access import Access
 from committer.stores.azure.errors import code_of, error_of
-from committer.stores.azure.options import DFS, TABLE, arguments_of, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES, AzureStore, ends_in_period
+from committer.stores.azure.options import DFS, TABLE, reached_by
+from committer.stores.azure.wire import AzureStore, ends_in_period
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient
+from committer.stores.http import MAX_NAME_BYTES
 from committer.stores.http_answers import PageTokens, content_in, range_up_to
 
 _TRIES: Final = 5
@@ -63,50 +62,23 @@ class AdlsStore(AzureStore):
     - ``put`` is one "Put Blob" on the blob endpoint; where that is refused, it is a write and a rename, five calls.
     - The service creates missing parents. `make_directory` without `parents` checks the parent first.
 
-    Args:
-        scheme: ``abfss`` or ``abfs``; both use TLS, as in Hadoop, unless `endpoint` begins with ``http:``.
-        authority: ``container@account.dfs.core.windows.net``.
-        endpoint: The account's DFS endpoint, if it is not ``https://`` and the host in `authority`.
-        account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
-        sas_token: A shared access signature, or a reference.
-        connection_string: A connection string, or a reference; instead of the three above.
-        credential: Any object with ``get_token`` (azure-identity), an ``AzureSasCredential`` or
-            ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        http_session: An aiohttp session to use instead of an own one.
-
-    Raises:
-        ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
+    Both schemes use TLS, as in Hadoop, unless the option `endpoint` begins with ``http:``.
     """
 
     def __init__(
         self,
         scheme: str,
         authority: str,
+        endpoint: str,
+        access: Access,
         *,
-        endpoint: str | None = None,
-        account_key: str | None = None,
-        sas_token: str | None = None,
-        connection_string: str | None = None,
-        credential: Any = None,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        filesystem, account, host = place_of(scheme, authority)
-        self._scheme = scheme
-        self._authority = authority
-        self._endpoint, self._access = reached_by(
-            DFS,
-            account,
-            host,
-            endpoint=endpoint,
-            connection_string=connection_string,
-            account_key=account_key,
-            sas_token=sas_token,
-            credential=credential,
-        )
-        self._http = HttpClient(session=http_session)
-        blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
-        self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
-        self._service = AdlsWire(blob_endpoint, blob_endpoint, "", self._access, self._http)
+        super().__init__(scheme, authority, endpoint, access, http_session=http_session)
+        blob_endpoint = endpoint.replace(".dfs.", ".blob.", 1)
+        container = authority.partition("@")[0]
+        self._wire = AdlsWire(endpoint, blob_endpoint, container, access, self._http)
+        self._service = AdlsWire(blob_endpoint, blob_endpoint, "", access, self._http)
         self._small = SmallFiles(self._wire, self)
 
     _schemes = ("abfs", "abfss")
@@ -114,14 +86,16 @@ class AdlsStore(AzureStore):
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AdlsStore:
-        """Makes the store for `path` from storage options, under any name that `storage_options` knows."""
-        container, account, _host = place_of(path.scheme, path.authority)
-        found: Any = arguments_of(options, account, container, secure=path.scheme == "abfss")
-        return cls(path.scheme, path.authority, **found)
+        """Makes the store for `path` from storage options, under any name that `storage_options` knows.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
-        return partial(AdlsStore, self._scheme, self._authority, **options), ()
+        Raises:
+            ConfigurationError: Options contradict one another, are malformed, or would send a token without TLS.
+        """
+        given = dict(options)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        container, account, host = place_of(path.scheme, path.authority)
+        endpoint, access = reached_by(given, account, container, host, DFS, secure=path.scheme == "abfss")
+        return cls(path.scheme, path.authority, endpoint, access, http_session=http_session)
 
     @property
     def capabilities(self) -> Capabilities:

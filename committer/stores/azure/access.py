@@ -11,22 +11,17 @@ import hashlib
 import hmac
 import inspect
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Any, Final
 
-from committer.errors import (
-    ConfigurationError,
-    StoreError,
-    StorePermissionError,
-    StoreUnavailableError,
-    UnsupportedError,
-)
+from committer.errors import StoreError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Held, Secret
-from committer.stores.http import Renewed, redact
+from committer.options.storage import refused
+from committer.stores import http
 
 SCOPE: Final = "https://storage.azure.com/.default"
 _EARLY_S: Final = 300.0
@@ -35,25 +30,11 @@ _AGAIN_S: Final = 15.0
 Query = Sequence[tuple[str, str]]
 
 
-class Access(ABC):
+class Access(http.Access):
     """Abstract base of the ways to authenticate requests."""
-
-    needs_tls: bool = False
-    """True if it sends a secret itself, not something derived from one."""
 
     signature: str = ""
     """Query string that ends every URL and rename source; set by `prepare`."""
-
-    ready: bool = False
-    """True if `prepare` has nothing to wait for."""
-
-    @abstractmethod
-    async def prepare(self) -> None:
-        """Fetches what `authorise` needs; called before a request unless `ready`.
-
-        Raises:
-            CommitterError: The secret is missing or malformed, or no token was given.
-        """
 
     @abstractmethod
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
@@ -65,10 +46,6 @@ class Access(ABC):
             headers: All headers that are signed, except ``x-ms-date``.
             length: Length of the body.
         """
-
-    def refused(self) -> bool:
-        """Discards a cached token after a 401; returns True if a retry after `prepare` may succeed."""
-        return False
 
 
 class SharedKey(Access):
@@ -96,10 +73,9 @@ class SharedKey(Access):
         except (binascii.Error, ValueError):
             self._key = b""
         if not self._key:
-            raise ConfigurationError(
+            raise refused(
                 f"the option {self._secret.option} holds no account key: that is base64",
-                operation="open_store",
-                next_step="copy the key from the account's page Access keys",
+                "copy the key from the account's page Access keys",
             )
         self._keyed = hmac.new(self._key, digestmod=hashlib.sha256)
         self.ready = True
@@ -150,10 +126,9 @@ class SharedAccessSignature(Access):
         """Reads the signature."""
         text = (await current_runtime().run_blocking(self._secret.reveal)).lstrip("?")
         if "sig=" not in text or not text.isascii() or not text.isprintable() or set(text) & set(' "#<>'):
-            raise ConfigurationError(
+            raise refused(
                 f"the option {self._secret.option} holds no shared access signature: that is a query string with sig=",
-                operation="open_store",
-                next_step="give what follows the question mark of a URL with a signature",
+                "give what follows the question mark of a URL with a signature",
             )
         self.signature = text
         self.ready = True
@@ -162,7 +137,7 @@ class SharedAccessSignature(Access):
         """Does nothing: the URL holds the signature."""
 
 
-class Token(Renewed, Access):  # type: ignore[override]
+class Token(http.Renewed, Access):
     """Access that sends an OAuth token, cached until shortly before it expires, and never without TLS.
 
     Args:
@@ -228,7 +203,7 @@ class Token(Renewed, Access):  # type: ignore[override]
             name = type(self._credential).__name__
             unreachable = type(error).__name__ in {"ServiceRequestError", "ServiceResponseError", "TimeoutError"}
             # A chain of credentials gives pages of reasons: only the first line goes into the message.
-            said, _, details = redact(f"{type(error).__name__}: {error}").partition("\n")
+            said, _, details = http.redact(f"{type(error).__name__}: {error}").partition("\n")
         # Raised outside of the except block, without a cause: a vendor's exception may hold secrets.
         refused: StoreError
         if unreachable:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from committer.errors import ConfigurationError
 from committer.options.references import Held, Secret, is_reference, resolved
-from committer.options.storage import OptionTable, StorageOption, exclusive, no_text, not_of_the_path
+from committer.options.storage import OptionTable, StorageOption, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.azure.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
 from committer.stores.http import checked_endpoint
@@ -135,6 +134,8 @@ TABLE: Final = OptionTable(
     hadoop_found=("MsiTokenProvider", "WorkloadIdentityTokenProvider"),
 )  # fmt: skip
 
+_ENDPOINT: Final = "fs.azure.abfs.endpoint"
+_OAUTH_ENDPOINT: Final = "fs.azure.account.oauth2.client.endpoint"
 _PROVIDERS: Final = "org.apache.hadoop.fs.azurebfs.oauth2."
 _AUTH: Final = {
     "SHAREDKEY": ("fs.azure.account.key",),
@@ -152,39 +153,32 @@ def with_hadoop(
 
     ``fs.azure.account.auth.type``, if given, selects the keys that count. `secure` (scheme ``abfss``) means TLS.
     """
-    own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     found = _hadoop_of(options, account, container)
-    if not found:
-        return own
-    tls = found.pop("fs.azure.always.use.https", "true").strip().lower()
-    kind = found.pop("fs.azure.account.auth.type", "").strip().upper()
+    tls = found.get("fs.azure.always.use.https", "true").strip().lower()
+    kind = found.get("fs.azure.account.auth.type", "").strip().upper()
     if kind and kind not in _AUTH:
-        raise _bad(f"the option fs.azure.account.auth.type is {kind}, which is not here", _CREDENTIAL)
-    provider = found.pop("fs.azure.account.oauth.provider.type", "").strip().removeprefix(_PROVIDERS)
+        raise refused(f"the option fs.azure.account.auth.type is {kind}, which is not here", _CREDENTIAL)
+    provider = found.get("fs.azure.account.oauth.provider.type", "").strip().removeprefix(_PROVIDERS)
     if provider and provider != "ClientCredsTokenProvider" and kind in ("", "OAUTH"):
         known = provider in TABLE.hadoop_found
         step = "leave Hadoop's OAuth keys out: DefaultAzureCredential finds this identity; AZURE_CLIENT_ID says which"
-        raise _bad(
+        raise refused(
             f"the option fs.azure.account.oauth.provider.type names {provider}, which is not here",
             step if known else _CREDENTIAL,
         )
-    spelled = {option.name: key for key in own if (option := TABLE.find(key)) is not None and own[key] is not None}
+    translated: dict[str, str] = {}
     for base, text in found.items():
-        option = TABLE.find(base)
-        assert option is not None  # noqa: S101
-        if kind and option.name != "endpoint" and base not in _AUTH[kind]:
-            continue
-        if option.name in spelled:
-            raise exclusive(spelled[option.name], base)
-        if option.name == "tenant_id":
-            text = _tenant_in(text, base)
-        elif option.name == "endpoint":
+        if base == _ENDPOINT:
             if ":" not in text:
                 # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): the key is for tests, and names a port.
                 continue
             text = f"{'https' if secure or tls != 'false' else 'http'}://{text}/{account}"
-        own[option.name] = text
-    return own
+        elif kind and base not in _AUTH[kind]:
+            continue
+        elif base == _OAUTH_ENDPOINT:
+            text = _tenant_in(text, base)
+        translated[base] = text
+    return TABLE.with_hadoop(options, translated)
 
 
 def _hadoop_of(options: Mapping[str, object], account: str, container: str) -> dict[str, str]:
@@ -202,7 +196,9 @@ def _hadoop_of(options: Mapping[str, object], account: str, container: str) -> d
         if scope:
             named = _SCOPE.fullmatch(scope)
             if named is None:
-                raise _bad(f"the option {key} is not known", f"write {base}.{account}.dfs.core.windows.net, or {base}")
+                raise refused(
+                    f"the option {key} is not known", f"write {base}.{account}.dfs.core.windows.net, or {base}"
+                )
             if named[2] != account.lower() or named[1] not in (None, container.lower()):
                 elsewhere = key
                 continue
@@ -211,7 +207,9 @@ def _hadoop_of(options: Mapping[str, object], account: str, container: str) -> d
         if base not in found or found[base][0] <= weight:
             found[base] = (weight, text)
     if elsewhere is not None and not found:
-        raise _bad(f"the option {elsewhere} is for another account or container than the path's, {container}@{account}")
+        raise refused(
+            f"the option {elsewhere} is for another account or container than the path's, {container}@{account}"
+        )
     if "fs.azure.sas.fixed.token" in found:
         found.pop("fs.azure.sas", None)
     return {base: text for base, (_weight, text) in found.items()}
@@ -220,12 +218,8 @@ def _hadoop_of(options: Mapping[str, object], account: str, container: str) -> d
 def _tenant_in(endpoint: str, key: str) -> str:
     named = _TENANT.fullmatch(endpoint.strip())
     if named is None:
-        raise _bad(f"the option {key} is no https://HOST/TENANT/oauth2/token", "give tenant_id")
+        raise refused(f"the option {key} is no https://HOST/TENANT/oauth2/token", "give tenant_id")
     return named[1]
-
-
-def _bad(message: str, next_step: str = "") -> ConfigurationError:
-    return ConfigurationError(message, operation="open_store", next_step=next_step)
 
 
 _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
@@ -241,14 +235,14 @@ class Service(NamedTuple):
     container_attribute: str
     package: str
 
-    def endpoint_in(self, parts: Mapping[str, str]) -> str | None:
-        """Returns the service's endpoint in a parsed connection string."""
+    def endpoint_in(self, parts: Mapping[str, str]) -> str:
+        """Returns the service's endpoint in a parsed connection string; empty if it names none."""
         if parts.get(f"{self.name}endpoint"):
             return parts[f"{self.name}endpoint"]
         other = "blob" if self.name == "dfs" else "dfs"
         if parts.get(f"{other}endpoint"):
             return parts[f"{other}endpoint"].replace(f".{other}.", f".{self.name}.", 1)
-        return None
+        return ""
 
 
 DFS: Final = Service(
@@ -256,36 +250,63 @@ DFS: Final = Service(
 )
 
 
-def arguments_of(
-    options: Mapping[str, object], account: str, container: str, *, secure: bool = True, service: Service = DFS
-) -> dict[str, object]:
-    """Converts storage options, under any name in the service's table, to arguments of the store; may read files."""
-    found = service.table.named(with_hadoop(options, account, container, secure=secure))
-    for option in service.table.options:
-        if option.name in found and not option.instance:
-            _text(option.name, found[option.name])
-    for name, own in (("account_name", account), ("container_name", container)):
-        if found.pop(name, own) != own:
-            raise not_of_the_path(name, own)
+def reached_by(
+    options: Mapping[str, object],
+    account: str,
+    container: str,
+    host: str,
+    service: Service = DFS,
+    *,
+    secure: bool = True,
+) -> tuple[str, Access]:
+    """Returns an account's endpoint (by default on `host`) and access, by storage options; may read files.
+
+    The options have any name in the service's table. A token without TLS is refused.
+    """
+    found = service.table.texts(
+        with_hadoop(options, account, container, secure=secure), account_name=account, container_name=container
+    )
     client = found.pop("client", None)
-    if client is not None:
-        others = sorted(found.keys() - {"http_session"})
-        if others:
-            raise exclusive("client", others[0])
-        return {**found, **from_client(client, account, container, service)}
+    if client is not None and found:
+        raise exclusive("client", min(found))
+    endpoint, text = found.pop("endpoint", ""), found.pop("connection_string", "")
     principal = [found.pop(name) for name in _PRINCIPAL if name in found]
-    if not principal:
-        return found
-    if len(principal) < len(_PRINCIPAL):
-        raise ConfigurationError(
-            f"the options {', '.join(_PRINCIPAL)} go together",
-            operation="open_store",
-            next_step="give all three; for a managed identity none of them: AZURE_CLIENT_ID says which it is",
+    if principal:
+        if len(principal) < len(_PRINCIPAL):
+            raise refused(
+                f"the options {', '.join(_PRINCIPAL)} go together",
+                "give all three; for a managed identity none of them: AZURE_CLIENT_ID says which it is",
+            )
+        if "credential" in found:
+            raise exclusive("credential", "client_secret")
+        tenant_id, client_id, secret = principal
+        found["credential"] = ServicePrincipal(tenant_id, client_id, Secret(secret, "client_secret"))
+    if text and found:
+        raise exclusive("connection_string", min(found))
+    if len(found) > 1:
+        raise exclusive(*(name for name in ("account_key", "sas_token", "credential") if name in found))
+    access: Access = Token()
+    if client is not None:
+        endpoint, access = _of_client(client, account, container, service)
+    elif text:
+        named, access = _of_connection_string(text, account, service)
+        endpoint = endpoint or named
+    elif "account_key" in found:
+        access = SharedKey(account, Secret(found["account_key"], "account_key"))
+    elif "sas_token" in found:
+        access = SharedAccessSignature(Secret(found["sas_token"], "sas_token"))
+    elif principal:
+        access = found["credential"]
+    elif "credential" in found:
+        access = _access_by_object("credential", found["credential"])
+    example = f"https://account.{service.name}.core.windows.net"
+    url = checked_endpoint(endpoint or f"https://{host}", "endpoint", example)
+    if access.needs_tls and not url.startswith("https:"):
+        raise refused(
+            "a token is never sent without TLS, and the endpoint begins with http:",
+            "give account_key or sas_token, or an endpoint that begins with https:",
         )
-    if "credential" in found:
-        raise exclusive("credential", "client_secret")
-    tenant_id, client_id, secret = map(str, principal)
-    return {**found, "credential": ServicePrincipal(tenant_id, client_id, Secret(secret, "client_secret"))}
+    return url, access
 
 
 class _InConnectionString(Secret):
@@ -299,24 +320,7 @@ class _InConnectionString(Secret):
         return _InConnectionString, (self._value, self.option, self._part)
 
     def reveal(self) -> str:
-        return parse_connection_string(self._value).get(self._part, "")
-
-
-def access_of(account: str, options: Mapping[str, object]) -> Access:
-    """Returns the access for the one of account_key, sas_token and credential that is given, else for a default one."""
-    given = [name for name in ("account_key", "sas_token", "credential") if options.get(name) is not None]
-    if len(given) > 1:
-        raise exclusive(*given)
-    if not given:
-        return Token()
-    name, value = given[0], options[given[0]]
-    if name != "credential":
-        if not isinstance(value, Secret):
-            value = Secret(_text(name, value), name)
-        return SharedKey(account, value) if name == "account_key" else SharedAccessSignature(value)
-    if isinstance(value, Access):
-        return value
-    return _access_by_object(name, value)
+        return parse_connection_string(self._value or "").get(self._part, "")
 
 
 def _access_by_object(option: str, value: object) -> Access:
@@ -332,114 +336,75 @@ def _access_by_object(option: str, value: object) -> Access:
     account_name, account_key = getattr(value, "account_name", None), getattr(value, "account_key", None)
     if isinstance(account_name, str) and isinstance(account_key, str):
         return SharedKey(account_name, Held(account_key, option))
-    raise ConfigurationError(
+    raise refused(
         f"the option {option} is a {type(value).__name__}, which has no get_token",
-        operation="open_store",
-        next_step="give a credential of azure-identity, or account_key or sas_token",
+        "give a credential of azure-identity, or account_key or sas_token",
     )
 
 
-def from_client(client: Any, account: str, container: str, service: Service) -> dict[str, object]:
-    """Returns the endpoint and credential of an SDK client, blocking or async, as options."""
+def _of_client(client: Any, account: str, container: str, service: Service) -> tuple[str, Access]:
+    """Returns the endpoint and access of an SDK client, blocking or async."""
     kinds = {kind.__name__ for kind in type(client).__mro__}
     if not kinds & {service.service_client, service.container_client}:
-        raise ConfigurationError(
+        raise refused(
             f"the option client is a {type(client).__name__}",
-            operation="open_store",
-            next_step=f"give a {service.service_client} or a {service.container_client} of {service.package}",
+            f"give a {service.service_client} or a {service.container_client} of {service.package}",
         )
     its_container = getattr(client, service.container_attribute, container)
     if (client.account_name, its_container) != (account, container):
-        raise ConfigurationError(
+        raise refused(
             f"the option client is for {its_container}@{client.account_name}, and the path for {container}@{account}",
-            operation="open_store",
-            next_step="give a client of that account and container, or correct the path",
+            "give a client of that account and container, or correct the path",
         )
     url, _, query = str(client.url).partition("?")
     endpoint = url.rstrip("/")
     if service.container_client in kinds:
         endpoint = endpoint.removesuffix(f"/{container}")
     if client.credential is not None:
-        return {"endpoint": endpoint, "credential": _access_by_object("client", client.credential)}
+        return endpoint, _access_by_object("client", client.credential)
     if "sig=" not in query:
-        raise ConfigurationError(
-            "the option client has no credential",
-            operation="open_store",
-            next_step="make it with one, or give account_key, sas_token or credential",
+        raise refused(
+            "the option client has no credential", "make it with one, or give account_key, sas_token or credential"
         )
-    return {"endpoint": endpoint, "credential": SharedAccessSignature(Held(query, "client"))}
+    return endpoint, SharedAccessSignature(Held(query, "client"))
 
 
-def parse_connection_string(text: object) -> dict[str, str]:
+def parse_connection_string(text: str) -> dict[str, str]:
     """Parses a connection string or a reference (a file blocks); names become lower case, errors never quote it."""
-    value = _text("connection_string", text)
     parts: dict[str, str] = {}
-    for part in resolved(value, "connection_string").split(";"):
+    for part in resolved(text, "connection_string").split(";"):
         if part.strip():
             name, equals, content = part.partition("=")
             if not equals:
-                raise ConfigurationError(
+                raise refused(
                     "the option connection_string is none: it has a part without an equals sign",
-                    operation="open_store",
-                    next_step="copy the string from the account's page Access keys",
+                    "copy the string from the account's page Access keys",
                 )
             parts[name.strip().lower()] = content.strip()
     return parts
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise no_text(name)
-    return value
-
-
-def reached_by(
-    service: Service,
-    account: str,
-    host: str,
-    *,
-    endpoint: str | None,
-    connection_string: str | None,
-    **credentials: object,
-) -> tuple[str, Access]:
-    """Returns an account's endpoint (by default on `host`) and access; refuses a token without TLS."""
-    if connection_string is not None:
-        endpoint = from_connection_string(connection_string, account, endpoint, credentials, service)
-    example = f"https://account.{service.name}.core.windows.net"
-    url, access = checked_endpoint(endpoint or f"https://{host}", "endpoint", example), access_of(account, credentials)
-    if access.needs_tls and not url.startswith("https:"):
-        raise ConfigurationError(
-            "a token is never sent without TLS, and the endpoint begins with http:",
-            operation="open_store",
-            next_step="give account_key or sas_token, or an endpoint that begins with https:",
-        )
-    return url, access
-
-
-def from_connection_string(
-    text: object, account: str, endpoint: str | None, options: dict[str, object], service: Service = DFS
-) -> str | None:
-    """Adds the secret of a connection string to `options`, and returns the endpoint that the string names, if any."""
-    given = sorted(name for name, value in options.items() if value is not None)
-    if given:
-        raise exclusive("connection_string", given[0])
+def _of_connection_string(text: str, account: str, service: Service) -> tuple[str, Access]:
+    """Returns the endpoint that a connection string names, if any, and the access by its secret."""
     parts = parse_connection_string(text)
     if parts.get("accountname", account) != account:
-        raise ConfigurationError(
+        raise refused(
             f"the option connection_string is for another account than the path's, {account}",
-            operation="open_store",
-            next_step="give the string of that account, or correct the path",
+            "give the string of that account, or correct the path",
         )
-    for part, option in (("accountkey", "account_key"), ("sharedaccesssignature", "sas_token")):
-        if parts.get(part):
-            if isinstance(text, str) and is_reference(text):
-                options[option] = _InConnectionString(text, "connection_string", part)
-            else:
-                options[option] = Secret(parts[part], "connection_string")
-            break
-    named = endpoint or service.endpoint_in(parts)
-    if named:
-        return named
+
+    def secret(part: str) -> Secret:
+        if is_reference(text):
+            return _InConnectionString(text, "connection_string", part)
+        return Secret(parts[part], "connection_string")
+
+    access: Access = Token()
+    if parts.get("accountkey"):
+        access = SharedKey(account, secret("accountkey"))
+    elif parts.get("sharedaccesssignature"):
+        access = SharedAccessSignature(secret("sharedaccesssignature"))
     suffix = parts.get("endpointsuffix")
-    host = f"{account}.{service.name}.{suffix}"
-    return f"{parts.get('defaultendpointsprotocol', 'https')}://{host}" if suffix else None
+    at_suffix = (
+        f"{parts.get('defaultendpointsprotocol', 'https')}://{account}.{service.name}.{suffix}" if suffix else ""
+    )
+    return service.endpoint_in(parts) or at_suffix, access

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import CommitterError, ConfigurationError, InvalidPathError, StoreNotFoundError
+import aiohttp
+
+from committer.errors import CommitterError, InvalidPathError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
-from committer.stores.http import Answer, Body, HttpClient, HttpStore, check_name
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient, HttpStore
 
 # The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
 _VERSION: Final = "2023-08-03"
-# Not imported: the layers forbid importing the package itself, which is always loaded.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 NOTHING: Final[Query] = ()
 
 # Matches nearly all paths, twice as fast as `quote` does.
@@ -75,10 +74,26 @@ class AzureWire(ABC):
             source: Source of a rename to `path`.
         """
         access, http = self._access, self._http
+        origin, prefix = self._places[blob]
+        raw = prefix + encoded(path.path if at is None else at)
+        parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
         for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
-            url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob, source)
+            sent = {
+                "User-Agent": USER_AGENT,
+                "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
+                "x-ms-version": _VERSION,
+            }
+            if source is not None:
+                # The source is a URL, too, and needs the signature.
+                place = f"/{self._filesystem}{encoded(source.path)}"
+                sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
+            if headers is not None:
+                sent.update(headers)
+            access.authorise(method, raw, query, sent, 0 if data is None else len(data))
+            asked = [*parameters, access.signature] if access.signature else parameters
+            url = f"{origin}{raw}?{'&'.join(asked)}" if asked else origin + raw
             answer = await http.send(
                 method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
             )
@@ -86,39 +101,6 @@ class AzureWire(ABC):
             if is_last or answer.status != 401 or not access.refused():
                 break
         return answer
-
-    def _signed(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        headers: Mapping[str, str] | None,
-        data: Body | None,
-        blob: bool,
-        source: StorePath | None,
-    ) -> tuple[str, dict[str, str]]:
-        access = self._access
-        origin, prefix = self._places[blob]
-        raw = prefix + encoded(path)
-        sent = {
-            "User-Agent": _USER_AGENT,
-            "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
-            "x-ms-version": _VERSION,
-        }
-        if source is not None:
-            # The source is a URL, too, and needs the signature.
-            place = f"/{self._filesystem}{encoded(source.path)}"
-            sent["x-ms-rename-source"] = f"{place}?{access.signature}" if access.signature else place
-        if headers is not None:
-            sent.update(headers)
-        access.authorise(method, raw, query, sent, 0 if data is None else len(data))
-        url = origin + raw
-        if query or access.signature:
-            parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
-            if access.signature:
-                parameters.append(access.signature)
-            url = f"{url}?{'&'.join(parameters)}"
-        return url, sent
 
     async def done(
         self,
@@ -166,20 +148,32 @@ def _audit_text(job: str, task: str, stage: str) -> str:
     )
 
 
-MAX_NAME_BYTES: Final = 1024
-
-
 class AzureStore(HttpStore):
-    """Base of stores that are a container of an account; checks the paths that they are given."""
+    """Base of stores that are a container of an account; checks the paths that they are given.
 
-    _schemes: Collection[str]
+    Args:
+        authority: The container, with the host that the URI names.
+        endpoint: The service's endpoint of the account.
+        http_session: An aiohttp session to use instead of an own one.
+    """
 
-    def _checked(self, path: StorePath) -> StorePath:
-        """Returns the path if it belongs to this store and the service allows its name."""
-        if path.authority != self._authority or path.scheme not in self._schemes:
-            raise ConfigurationError("the path belongs to another store", path=path)
-        check_name(path, MAX_NAME_BYTES)
-        return path
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        endpoint: str,
+        access: Access,
+        *,
+        http_session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._scheme = scheme
+        self._authority = authority
+        self._endpoint = endpoint
+        self._access: Access = access
+        self._http = HttpClient(session=http_session)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._scheme, self._authority, self._endpoint, self._access)
 
     def _existing(self, path: StorePath, operation: str) -> StorePath:
         """Returns the checked path; raises `StoreNotFoundError` if a name in it ends in a period."""

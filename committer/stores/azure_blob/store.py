@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
 
 from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -21,19 +25,119 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.options.storage import OptionTable
+from committer.options.storage import OptionTable, StorageOption, refused
 from committer.paths import StorePath
-from committer.stores.azure.options import arguments_of, reached_by
-from committer.stores.azure.wire import MAX_NAME_BYTES
-from committer.stores.azure_blob.blocks import MAX_BLOCK_BYTES, MAX_BLOCKS, BlobWriter, BlockCalls
-from committer.stores.azure_blob.options import BLOB, SCHEMES, TABLE, account_of, place_of
+from committer.stores.azure.access import Access
+from committer.stores.azure.options import TABLE as ADLS
+from committer.stores.azure.options import Service, parse_connection_string, reached_by
+from committer.stores.azure.wire import AzureStore
 from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.http import HttpClient
-from committer.stores.http_answers import content_in, range_up_to
+from committer.stores.helpers import bytes_of
+from committer.stores.http import MAX_NAME_BYTES, Body
+from committer.stores.http_answers import content_in, parsed, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
-from committer.stores.uploads import SupportsBlockLists
+from committer.stores.sending_writer import PartsWriter, PutFile
+from committer.stores.upload_ends import finish_block_list
+from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists, UncommittedBlock, check_length, check_stamp
+
+MAX_BLOCKS: Final = 50_000
+MAX_BLOCK_BYTES: Final = 4000 << 20
+_MAX_ID_BYTES: Final = 64
+
+
+def _list_of(block_ids: Sequence[str]) -> bytes:
+    # Not `Latest`: a second, delayed list could find the blocks of the file that the first one made.
+    blocks = "".join([f"<Uncommitted>{_encoded(block_id)}</Uncommitted>" for block_id in block_ids])
+    return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+
+
+def _encoded(block_id: str) -> str:
+    return base64.b64encode(block_id.encode()).decode()
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        # The id of another program.
+        return text
+
+
+class BlobWriter(PartsWriter[str]):
+    """Writer that sends blocks and then their list; the service drops abandoned blocks after a week."""
+
+    # A list takes 50,000 blocks.
+    parts_of_one_length = 5000
+
+    def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
+        self._token = current_runtime().nonce(16)
+        super().__init__(path, f"writer-{self._token}", put_file)
+        self._store = store
+        self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
+
+    def _has_begun(self) -> bool:
+        return bool(self._parts)
+
+    async def _send(self, number: int, data: bytes) -> str:
+        block_id = f"{self._token}-{number:05d}"
+        await self._blocks.put_block(self._path, block_id, data)
+        return block_id
+
+    async def _made_of_parts(self) -> str | None:
+        return await finish_block_list(
+            self._store, self._path, self._parts, stamp=self._stamp, size=self._size, exclusive=True
+        )
+
+
+_MEANINGS: Final = {
+    "endpoint": "the account's blob endpoint, where it is not `https://ACCOUNT.blob.core.windows.net`, or what follows"
+    " the `@` in the path: a private link, the emulator",
+    "client": "a `BlobServiceClient` or `ContainerClient` of `azure-storage-blob`, blocking or not: its endpoint and"
+    " its credential",
+    "account_name": "the account, of a path `az://CONTAINER/PATH`, which names none; of other paths another one is"
+    " refused",
+}
+
+
+def _described(option: StorageOption) -> StorageOption:
+    return replace(option, meaning=_MEANINGS.get(option.name, option.meaning))
+
+
+TABLE: Final = replace(ADLS, store="Azure Blob Storage", options=tuple(map(_described, ADLS.options)))
+
+BLOB: Final = Service("blob", TABLE, "BlobServiceClient", "ContainerClient", "container_name", "azure-storage-blob")
+
+
+def place_of(scheme: str, authority: str) -> tuple[str, str]:
+    """Splits a URI's authority into container and host; the host is empty if it names the container alone."""
+    container, at, host = authority.partition("@")
+    if container and (host if at else scheme == "az"):
+        return container, host
+    raise InvalidPathError(
+        f"{scheme}://{authority} names no container and account",
+        next_step="write az://container/path and give account_name, or "
+        "wasbs://container@account.blob.core.windows.net/path",
+    )
+
+
+def account_of(options: Mapping[str, object], host: str) -> str:
+    """Returns the account named by the path's host, else by the options; may block to read a file."""
+    if host:
+        return host.partition(".")[0]
+    given = TABLE.texts({key: options[key] for key in TABLE.spelled(options).values()})
+    account: str = given.get("account_name", "")
+    if not account and "connection_string" in given:
+        account = parse_connection_string(given["connection_string"]).get("accountname", "")
+    account = account or str(getattr(given.get("client"), "account_name", "") or "")
+    if not account:
+        raise refused(
+            "the path names a container and no account",
+            "give account_name, or write wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/PATH",
+        )
+    return account
+
 
 _STAMP: Final = "committer-probe"
 _NO_ETAG: Final = "0x0"
@@ -123,7 +227,7 @@ _CAPABILITIES: Final = Capabilities(
 )
 
 
-class AzureBlobStore(BlockCalls, ObjectStore):
+class AzureBlobStore(AzureStore, ObjectStore):
     """Store for one container of block blobs, over REST; block lists make files visible, nothing is renamed.
 
     - A file's identity is its etag, which no two writes share. Its stamp, which names its writer, is metadata
@@ -132,68 +236,38 @@ class AzureBlobStore(BlockCalls, ObjectStore):
       never listed, and are deleted with the blobs below them.
     - Deleting a file deletes its snapshots, too.
 
-    Args:
-        scheme: ``az``, ``wasb`` or ``wasbs``; all use TLS, unless `endpoint` begins with ``http:``.
-        authority: The container, or ``container@account.blob.core.windows.net``.
-        account_name: The account, if the authority names none.
-        endpoint: The account's blob endpoint, if it is not ``https://`` and the account's host.
-        account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
-        sas_token: A shared access signature, or a reference.
-        connection_string: A connection string, or a reference; instead of the three above.
-        credential: Any object with ``get_token`` (azure-identity), an ``AzureSasCredential`` or
-            ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        http_session: An aiohttp session to use instead of an own one.
-
-    Raises:
-        ConfigurationError: The options contradict one another, are malformed, or would send a token without TLS.
+    All schemes use TLS, unless the option `endpoint` begins with ``http:``.
     """
 
     def __init__(
         self,
         scheme: str,
         authority: str,
+        endpoint: str,
+        access: Access,
         *,
-        account_name: str = "",
-        endpoint: str | None = None,
-        account_key: str | None = None,
-        sas_token: str | None = None,
-        connection_string: str | None = None,
-        credential: Any = None,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        container, host = place_of(scheme, authority)
-        named = {"account_name": account_name or None, "connection_string": connection_string}
-        account = account_of(named, host)
-        self._scheme = scheme
-        self._authority = authority
-        self._account = account
-        self._endpoint, self._access = reached_by(
-            BLOB,
-            account,
-            host or f"{account}.blob.core.windows.net",
-            endpoint=endpoint,
-            connection_string=connection_string,
-            account_key=account_key,
-            sas_token=sas_token,
-            credential=credential,
-        )
-        self._http = HttpClient(session=http_session)
-        self._wire = BlobWire(self._endpoint, self._endpoint, container, self._access, self._http)
+        super().__init__(scheme, authority, endpoint, access, http_session=http_session)
+        self._wire = BlobWire(endpoint, endpoint, authority.partition("@")[0], access, self._http)
 
-    _schemes = SCHEMES
+    _schemes = ("az", "wasb", "wasbs")
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AzureBlobStore:
-        """Makes the store for `path` from storage options, under any name that `storage_options` knows."""
-        container, host = place_of(path.scheme, path.authority)
-        account = account_of(options, host)
-        found: Any = arguments_of(options, account, container, service=BLOB)
-        return cls(path.scheme, path.authority, account_name=account, **found)
+        """Makes the store for `path` from storage options, under any name that `storage_options` knows.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        options: dict[str, Any] = {"endpoint": self._endpoint, "credential": self._access}
-        return partial(AzureBlobStore, self._scheme, self._authority, account_name=self._account, **options), ()
+        Raises:
+            ConfigurationError: Options contradict one another, are malformed, or would send a token without TLS.
+        """
+        given = dict(options)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        container, host = place_of(path.scheme, path.authority)
+        account = account_of(given, host)
+        host = host or f"{account}.blob.core.windows.net"
+        endpoint, access = reached_by(given, account, container, host, BLOB)
+        return cls(path.scheme, path.authority, endpoint, access, http_session=http_session)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -247,6 +321,68 @@ class AzureBlobStore(BlockCalls, ObjectStore):
         """
         await self._check_absent(path)
         return BlobWriter(self, path, self._put_file)
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`."""
+        self._new(path)
+        body: Body = bytes_of(data)
+        if not (0 < len(block_id) <= _MAX_ID_BYTES and block_id.isascii()):
+            raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
+        if not len(body):
+            raise ConfigurationError("a block cannot be empty", operation="put_block", path=path)
+        check_length(len(body), MAX_BLOCK_BYTES, "put_block", path)
+        query = (("blockid", _encoded(block_id)), ("comp", "block"))
+        await self._wire.done("put_block", "PUT", path, query, data=body)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """See `SupportsBlockLists.put_block_list`."""
+        self._new(path)
+        check_stamp(stamp, "put_block_list", path)
+        if exclusive and identity is not None:
+            raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
+        headers = {
+            "Content-Type": "application/xml",
+            STAMP_HEADER: stamp,
+            "x-ms-blob-content-type": "application/octet-stream",
+        }
+        if exclusive:
+            headers["If-None-Match"] = "*"
+        if identity is not None:
+            headers["If-Match"] = f'"{identity}"'
+        try:
+            answer = await self._wire.done(
+                "put_block_list",
+                "PUT",
+                path,
+                (("comp", "blocklist"),),
+                headers,
+                data=_list_of(block_ids),
+                exclusive=exclusive,
+            )
+        except StoreNotFoundError as error:
+            # For a condition on a missing blob the service may answer 404 or 412.
+            raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+        return answer.headers.get("ETag", "").strip('"') or None
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
+        operation = "list_uncommitted_blocks"
+        query = (("blocklisttype", "uncommitted"), ("comp", "blocklist"))
+        try:
+            answer = await self._wire.done(operation, "GET", self._existing(path, operation), query, changes=False)
+        except StoreNotFoundError:
+            return []
+        waiting = parsed(answer.body, "BlockList", operation, path).find("UncommittedBlocks")
+        blocks = waiting.iterfind("Block") if waiting is not None else ()
+        return [UncommittedBlock(_decoded(one.findtext("Name", "")), int(one.findtext("Size") or 0)) for one in blocks]
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file."""

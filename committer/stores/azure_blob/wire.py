@@ -7,7 +7,7 @@ Hadoop's `wasb:` file system and other tools mark a directory by an empty blob w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from committer.errors import (
     CommitterError,
@@ -24,8 +24,11 @@ from committer.stores.azure.errors import error_of as shared_error_of
 from committer.stores.azure.wire import AzureWire
 from committer.stores.base import FileStatus
 from committer.stores.http import Answer
-from committer.stores.http_answers import Answered, Refusal, moment_of, parsed
+from committer.stores.http_answers import Refusal, moment_of, parsed, texts_in
 from committer.stores.object_store import Page
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 # "Put Block", "Put Block List": a missing block, an id of another length than others, too many blocks.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
@@ -96,21 +99,21 @@ def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None =
 def page_in(body: bytes, operation: str, directory: StorePath) -> Page:
     """Reads a page of "List Blobs"."""
     page = parsed(body, "EnumerationResults", operation, directory)
-    entries = page.child("Blobs")
+    entries = page.find("Blobs")
     if entries is None:
-        return Page((), (), page.text("NextMarker") or None)
-    blobs = [_blob(blob, directory) for blob in entries.each("Blob")]
-    below = [one.text("Name") for one in entries.each("BlobPrefix")]
-    return Page(blobs, below, page.text("NextMarker") or None)
+        return Page((), (), page.findtext("NextMarker") or None)
+    blobs = [_blob(blob, directory) for blob in entries.iterfind("Blob")]
+    below = [one.findtext("Name", "") for one in entries.iterfind("BlobPrefix")]
+    return Page(blobs, below, page.findtext("NextMarker") or None)
 
 
-def _blob(blob: Answered, directory: StorePath) -> FileStatus:
-    path = StorePath(directory.scheme, directory.authority, f"/{blob.text('Name')}")
-    metadata, properties = blob.child("Metadata"), blob.child("Properties")
-    described = metadata.texts() if metadata is not None else {}
+def _blob(blob: Element, directory: StorePath) -> FileStatus:
+    path = StorePath(directory.scheme, directory.authority, f"/{blob.findtext('Name', '')}")
+    metadata, properties = blob.find("Metadata"), blob.find("Properties")
+    described = texts_in(metadata) if metadata is not None else {}
     if described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true":
         return FileStatus(path, True, 0)
-    told = properties.texts() if properties is not None else {}
+    told = texts_in(properties) if properties is not None else {}
     return FileStatus(
         path,
         False,

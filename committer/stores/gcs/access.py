@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+from committer.errors import StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Secret
-from committer.stores.http import Renewed, redact
+from committer.options.storage import refused
+from committer.stores import http
 
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 # Longest use of a token before asking again: gcloud-aio fetches the next one at half the life of the current one.
@@ -20,28 +20,11 @@ _WAYS: Final = (
 )
 
 
-class Access(ABC):
+class Access(http.Access):
     """Abstract base of the ways to authenticate requests."""
-
-    sends_token: bool = False
-    """True if it sends a secret itself."""
-
-    ready: bool = False
-    """True if `prepare` has nothing to wait for."""
 
     token: str = ""
     """Token that every request carries; set by `prepare`, empty for none."""
-
-    @abstractmethod
-    async def prepare(self) -> None:
-        """Fetches the token; called before a request unless `ready`. Raises for no, a bad or an unreachable token."""
-
-    def refused(self) -> bool:
-        """Discards a cached token after a 401; returns True if a retry may succeed."""
-        return False
-
-    async def close(self) -> None:  # noqa: B027 - most ways have no connections
-        """Closes the running loop's connections to the token server."""
 
 
 class Anonymous(Access):
@@ -52,9 +35,6 @@ class Anonymous(Access):
     def __repr__(self) -> str:
         return "Anonymous()"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Anonymous, ()
-
     async def prepare(self) -> None:
         """Does nothing."""
 
@@ -62,7 +42,7 @@ class Anonymous(Access):
 class GivenToken(Access):
     """Access that sends a given OAuth token, which is not renewed."""
 
-    sends_token = True
+    needs_tls = True
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -70,26 +50,22 @@ class GivenToken(Access):
     def __repr__(self) -> str:
         return f"GivenToken({self._secret!r})"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return GivenToken, (self._secret,)
-
     async def prepare(self) -> None:
         """Reads the token."""
         text = await current_runtime().run_blocking(self._secret.reveal)
         if not text or not text.isascii() or not text.isprintable() or " " in text:
-            raise ConfigurationError(
+            raise refused(
                 f"the option {self._secret.option} holds no OAuth token",
-                operation="open_store",
-                next_step="give a token, as gcloud auth print-access-token prints one, or leave it out",
+                "give a token, as gcloud auth print-access-token prints one, or leave it out",
             )
         self.token = text
         self.ready = True
 
 
-class GotTokens(Renewed, Access):  # type: ignore[override]
+class GotTokens(http.Renewed, Access):
     """Access that fetches tokens with gcloud-aio-auth: by a `service_file` or application default credentials."""
 
-    sends_token = True
+    needs_tls = True
 
     def __init__(self, service_file: str | None = None) -> None:
         super().__init__()
@@ -99,9 +75,6 @@ class GotTokens(Renewed, Access):  # type: ignore[override]
 
     def __repr__(self) -> str:
         return f"GotTokens({self._service_file or 'application default credentials'})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return GotTokens, (self._service_file,)
 
     async def _renew(self) -> None:
         source = await self._source(asyncio.get_running_loop())
@@ -145,10 +118,9 @@ class GotTokens(Renewed, Access):  # type: ignore[override]
         except Exception as error:
             said = type(error).__name__
         # Raised without its cause, which may quote the file.
-        raise ConfigurationError(
+        raise refused(
             f"the credentials file {self._service_file or 'of the environment'} cannot be used: {said}",
-            operation="open_store",
-            next_step="give service_file, the path of a credentials file in JSON",
+            "give service_file, the path of a credentials file in JSON",
         )
 
     async def _get(self, source: Any) -> str:
@@ -166,7 +138,7 @@ class GotTokens(Renewed, Access):  # type: ignore[override]
             status = getattr(error, "status", None)
             unreachable = status is None or status >= 500
             # Only its kind and status: the error may hold the request with its secrets.
-            said = redact(" ".join(str(part) for part in (type(error).__name__, status) if part))
+            said = http.redact(" ".join(str(part) for part in (type(error).__name__, status) if part))
         if unreachable:
             raise StoreUnavailableError(
                 f"no server that gives tokens can be reached: {said}", operation="get_token", next_step=_WAYS

@@ -11,8 +11,7 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.gcs.errors import error_of, says_no_bucket
-from committer.stores.gcs.resources import identity_of, object_at
-from committer.stores.gcs.wire import IDEMPOTENCY, GcsWire
+from committer.stores.gcs.wire import IDEMPOTENCY, GcsWire, identity_of, object_at
 from committer.stores.http import Answer
 
 BATCH: Final = 100

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from committer.errors import ConfigurationError, InvalidPathError
+from committer.errors import InvalidPathError
 from committer.options.references import Secret
-from committer.options.storage import OptionTable, StorageOption, exclusive, no_text, not_of_the_path
+from committer.options.storage import OptionTable, StorageOption, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.gcs.access import Access, Anonymous, GivenToken, GotTokens
 from committer.stores.http import checked_endpoint
@@ -92,36 +92,24 @@ _PAYS: Final = {"ENABLED", "AUTO", "CUSTOM"}
 
 def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
     """Translates the ``fs.gs.`` keys of Google's connector to this library's options."""
-    own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     found: dict[str, str] = {}
     for key, value in options.items():
         if TABLE.is_hadoop(key) and value is not None:
             TABLE.find(key)
             found[key.lower().removeprefix(SPARK_HADOOP)] = str(value).strip()
-    kind = found.pop("fs.gs.auth.type", "").upper()
+    kind = found.get("fs.gs.auth.type", "").upper()
     if kind and kind not in _AUTH:
-        raise _bad(f"the option fs.gs.auth.type is {kind}, which is not here", "give service_file or token")
-    found.pop("fs.gs.project.id", None)
-    mode = found.pop("fs.gs.requester.pays.mode", "DISABLED").upper()
-    buckets = [one.strip() for one in found.pop("fs.gs.requester.pays.buckets", "").split(",")]
+        raise refused(f"the option fs.gs.auth.type is {kind}, which is not here", "give service_file or token")
+    mode = found.get("fs.gs.requester.pays.mode", "DISABLED").upper()
+    buckets = [one.strip() for one in found.get("fs.gs.requester.pays.buckets", "").split(",")]
     if mode not in _PAYS or (mode == "CUSTOM" and bucket not in buckets):
         found.pop("fs.gs.requester.pays.project.id", None)
     if kind and _AUTH[kind] != "service_file":
         found.pop("fs.gs.auth.service.account.json.keyfile", None)
-    spelled = {option.name: key for key in own if (option := TABLE.find(key)) is not None and own[key] is not None}
-    for key, text in found.items():
-        option = TABLE.find(key)
-        assert option is not None  # noqa: S101
-        if option.name in spelled:
-            raise exclusive(spelled[option.name], key)
-        own[option.name] = text
-    if _AUTH.get(kind) == "token" and not {"token", "service_file"} & spelled.keys():
+    own = TABLE.with_hadoop(options, found)
+    if _AUTH.get(kind) == "token" and not {"token", "service_file"} & TABLE.spelled(options).keys():
         own["token"] = "anonymous"  # noqa: S105 - says that there is none
     return own
-
-
-def _bad(message: str, next_step: str = "") -> ConfigurationError:
-    return ConfigurationError(message, operation="open_store", next_step=next_step)
 
 
 SERVICE: Final = "https://storage.googleapis.com"
@@ -144,25 +132,20 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, object], bucket: str) -> GcsOptions:
         """Reads storage options, under any name that `TABLE` knows."""
-        found = TABLE.named(with_hadoop(options, bucket))
-        if found.pop("bucket", bucket) != bucket:
-            raise not_of_the_path("bucket", bucket)
         values: dict[str, object] = {}
-        for name, value in found.items():
-            if not isinstance(value, str) or not value:
-                raise no_text(name)
+        for name, value in TABLE.texts(with_hadoop(options, bucket), bucket=bucket).items():
             if name != "token":
                 values[name] = value
             elif value in (ANONYMOUS, "anon"):
                 values["anonymous"] = True
             elif value in _FOUND:
-                raise _bad(
+                raise refused(
                     f"the option token is an OAuth token, not {value!r}",
                     "leave it out: application default credentials are found by themselves",
                 )
             elif value.startswith(_PATHS) or value.endswith(".json"):
                 # gcsfs takes such a path. A token never looks like one.
-                raise _bad(
+                raise refused(
                     "the option token is an OAuth token, not the path of a file", "give the path as service_file"
                 )
             else:
@@ -174,7 +157,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.service_file is not None and (self.token is not None or self.anonymous):
             raise exclusive("service_file", "token")
         if self.user_project is not None and not (self.user_project.isascii() and self.user_project.isprintable()):
-            raise _bad("the option user_project is none", "give the id of a project, such as my-project-123")
+            raise refused("the option user_project is none", "give the id of a project, such as my-project-123")
         if self.endpoint is None:
             return self
         return msgspec.structs.replace(self, endpoint=checked_endpoint(self.endpoint, "endpoint", SERVICE))
@@ -201,8 +184,8 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
             given = Anonymous()
         else:
             given = GotTokens()
-        if given.sends_token and place.startswith("http:") and urlsplit(place).hostname not in _LOCAL:
-            raise _bad(
+        if given.needs_tls and place.startswith("http:") and urlsplit(place).hostname not in _LOCAL:
+            raise refused(
                 "a token is never sent to another machine without TLS, and the endpoint begins with http:",
                 "give token=anonymous, or an endpoint that begins with https:",
             )

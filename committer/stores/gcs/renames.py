@@ -15,8 +15,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.gcs.errors import check_heeded, error_of, says_no_bucket, unsupported
-from committer.stores.gcs.resources import identity_of, object_at
-from committer.stores.gcs.wire import GcsWire
+from committer.stores.gcs.wire import GcsWire, identity_of, object_at
 from committer.stores.http import Answer
 
 _OPERATION: Final = "rename_file"

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 import aiohttp
 
 from committer.errors import (
-    ConfigurationError,
     InvalidPathError,
     StoreError,
     StoreIsADirectoryError,
@@ -25,16 +24,12 @@ from committer.stores.gcs.deletes import BATCH, Deletes
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
-from committer.stores.gcs.put import Inserts
 from committer.stores.gcs.renames import Renames
-from committer.stores.gcs.resources import FIELDS, object_at, page_in, status_of
-from committer.stores.gcs.wire import GcsWire
-from committer.stores.gcs.writer import GcsWriter
-from committer.stores.http import HttpClient, HttpStore, check_name
+from committer.stores.gcs.wire import FIELDS, GcsWire, object_at, page_in, status_of
+from committer.stores.gcs.writer import GcsWriter, Inserts
+from committer.stores.http import MAX_NAME_BYTES, HttpClient, HttpStore
 from committer.stores.http_answers import content_in, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
-
-_MAX_NAME_BYTES: Final = 1024
 
 # "Object names"; "Request rate and access distribution guidelines": at first about 1,000 writes a second.
 _CAPABILITIES: Final = Capabilities(
@@ -48,7 +43,7 @@ _CAPABILITIES: Final = Capabilities(
     max_batch_delete=BATCH,
     examination=True,
     # A name lacks the path's leading slash.
-    max_path_bytes=1 + _MAX_NAME_BYTES,
+    max_path_bytes=1 + MAX_NAME_BYTES,
     default_io_rate=1000,
 )
 
@@ -92,13 +87,14 @@ class GcsStore(HttpStore, ObjectStore):
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)
 
+    _schemes = ("gs",)
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
         """Makes the store for `path` from storage options: `GcsOptions`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop("http_session", None)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -198,11 +194,6 @@ class GcsStore(HttpStore, ObjectStore):
             "delete_files", [path for path in files if self._checked(path).path != "/"]
         )
 
-    async def close(self) -> None:
-        """Closes the running loop's connections."""
-        await self._access.close()
-        await super().close()
-
     async def _page(
         self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
     ) -> Page:
@@ -235,10 +226,7 @@ class GcsStore(HttpStore, ObjectStore):
             raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
 
     def _checked(self, path: StorePath) -> StorePath:
-        if path.authority != self._authority or path.scheme != self._scheme:
-            raise ConfigurationError("the path belongs to another store", path=path)
-        check_name(path, _MAX_NAME_BYTES)
-        name = path.path
+        name = super()._checked(path).path
         # "Object names" forbids these.
         if "\r" in name or "\n" in name or name.startswith("/.well-known/acme-challenge/"):
             raise InvalidPathError(

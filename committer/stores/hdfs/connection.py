@@ -18,7 +18,6 @@ import msgspec
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     StoreError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
@@ -27,6 +26,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S
 from committer.options.hadoop import read_properties
+from committer.options.storage import refused
 from committer.paths import StorePath
 from committer.stores.hdfs.errors import error_of
 from committer.stores.hdfs.threads import Threads, UnansweredError
@@ -66,10 +66,9 @@ def read_configuration(
     """
     place = directory if directory is not None else _directory_of_environment()
     if directory is not None and not Path(directory).is_dir():
-        raise ConfigurationError(
+        raise refused(
             f"the option config_directory names no directory: {directory}",
-            operation="open_store",
-            next_step="give the directory that holds core-site.xml and hdfs-site.xml",
+            "give the directory that holds core-site.xml and hdfs-site.xml",
         )
     properties: dict[str, str] = {}
     for name in _FILES if place else ():
@@ -100,10 +99,8 @@ def _umask_of(properties: Mapping[str, str]) -> int:
     except ValueError:
         umask = -1
     if not 0 <= umask <= 0o777:
-        raise ConfigurationError(
-            f"fs.permissions.umask-mode is {text!r}, which is no mask in octal digits",
-            operation="open_store",
-            next_step="give octal digits, such as 022",
+        raise refused(
+            f"fs.permissions.umask-mode is {text!r}, which is no mask in octal digits", "give octal digits, such as 022"
         )
     return umask
 
@@ -266,10 +263,9 @@ class Connection:
             if self._made is None or self._made.process != made.process:
                 self._made = made
         if made.who != _who():
-            raise ConfigurationError(
+            raise refused(
                 f"the user of hdfs://{self._authority} was changed after it was opened: {', '.join(_WHO)}",
-                operation="open_store",
-                next_step="open a store for each user, and set these variables of the environment before",
+                "open a store for each user, and set these variables of the environment before",
             )
         return made
 
@@ -311,10 +307,9 @@ class Connection:
         except Exception as error:
             if not is_the_clients(error):
                 raise
-            raise ConfigurationError(
+            raise refused(
                 f"hdfs://{self._authority} cannot be reached with this configuration: {error}",
-                operation="open_store",
-                next_step="write hdfs://HOST:PORT/path, or set HADOOP_CONF_DIR, or the option config_directory, to the "
+                "write hdfs://HOST:PORT/path, or set HADOOP_CONF_DIR, or the option config_directory, to the "
                 "directory whose hdfs-site.xml describes the nameservice",
             ) from None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,29 +14,221 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     InvalidPathError,
     StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.options.storage import OptionTable, StorageOption
+from committer.options.storage import OptionTable, StorageOption, refused
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
 from committer.stores.abilities import TreeCounts
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.hdfs.connection import DATA_S, Connection
-from committer.stores.hdfs.renames import Renames, identity_of, rename_together
-from committer.stores.hdfs.writer import HdfsWriter
+from committer.stores.examination import probe_renames
+from committer.stores.hdfs.connection import DATA_S, Connection, unanswered
+from committer.stores.hdfs.errors import error_of
 from committer.stores.helpers import status_or_none, too_long
-from committer.stores.rename_probe import probe_renames
 
 if TYPE_CHECKING:
     from hdfs_native import Client
+    from hdfs_native import FileStatus as FoundStatus
     from hdfs_native._internal import RawFileWriter
+
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from committer.stores.helpers import bytes_of, unusable_writer
+
+if TYPE_CHECKING:
+    from hdfs_native._internal import RawFileWriter
+
+
+CHUNK_BYTES: Final = 1 << 20
+"""Bytes buffered before they go to the client, which sends packets of 64 KiB."""
+
+
+class HdfsWriter(FileWriter):
+    """Writer that appends to a file under its own path, which gets its length when closed."""
+
+    def __init__(self, connection: Connection, store: Store, path: StorePath, inner: RawFileWriter) -> None:
+        self._connection = connection
+        self._store = store
+        self._path = path
+        self._inner = inner
+        self._buffer = bytearray()
+        self._length = 0
+        self._open = True
+        self._broken = False
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Buffers the data, or sends it with the buffer."""
+        self._check_usable("write")
+        self._buffer += bytes_of(data)
+        if len(self._buffer) >= CHUNK_BYTES:
+            await self._send("write")
+
+    async def close(self) -> FileStatus:
+        """Sends the rest, closes the file and returns its status as of then."""
+        self._check_usable("close")
+        if self._buffer:
+            await self._send("close")
+        self._broken = True
+        await self._call("close", self._inner.close)
+        found = await self._store.status(self._path)
+        if found.size != self._length:
+            raise StoreOutcomeUnknownError(
+                f"{self._length} bytes were written, and the file that exists there has {found.size}",
+                operation="close",
+                path=self._path,
+                next_step="write the file again, in another task attempt",
+            )
+        self._open = False
+        return found
+
+    async def abort(self) -> None:
+        """Deletes an open file and closes its pipeline."""
+        if not self._open:
+            return
+        self._open = False
+        self._buffer = bytearray()
+        try:
+            await self._store.delete_file(self._path)
+        finally:
+            # A pipeline that is not closed keeps its connections to DataNodes, also after a failed write. The file
+            # is deleted first: the close of a file that lacks bytes is retried for 15 s.
+            await run_shielded(self._release, bound_s=UNDO_BOUND_S)
+
+    async def _release(self) -> None:
+        with suppress(CommitterError):
+            await self._call("abort", self._inner.close)
+
+    async def _call(self, operation: str, send: Callable[[], object]) -> None:
+        await self._connection.call(lambda _client: send(), operation, self._path, bound_s=DATA_S)
+
+    async def _send(self, operation: str) -> None:
+        # After a failure it is unknown how much arrived, so nothing can be appended.
+        self._broken = True
+        for start in range(0, len(self._buffer), CHUNK_BYTES):
+            part = bytes(self._buffer[start : start + CHUNK_BYTES])
+            await self._call(operation, partial(self._inner.write, part))
+            self._length += len(part)
+        self._buffer = bytearray()
+        self._broken = False
+
+    def _check_usable(self, operation: str) -> None:
+        if not self._open or self._broken:
+            again = "write it again, in another task attempt"
+            raise unusable_writer(self._path, operation, failed=self._open, next_step=again)
+
+
+LANES: Final = 32
+"""Threads per batch. A publish runs four batches: two wait, so that no thread has to be woken."""
+
+
+def identity_of(found: FoundStatus) -> str:
+    """Returns the identity of a file, which a rename keeps.
+
+    Never the file id, if a release of the client shows it: records of older jobs and other releases have this form.
+    """
+    return f"m{found.modification_time}"
+
+
+class Renames:
+    """Batch of file renames that replace nothing, while it runs.
+
+    The NameNode renames a directory as it does a file, so each source is looked at first, unless `looks` is False and
+    `seen` is None. `seen` gives the identity and length that each source must have.
+    """
+
+    def __init__(
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]] | None,
+        *,
+        looks: bool = True,
+    ) -> None:
+        self._renames = renames
+        self.above: StorePath = renames[0][1].parent
+        self.lanes: int = min(LANES, len(renames))
+        self._seen = seen
+        self._looks = looks or seen is not None
+        self._left = deque(range(len(renames)))
+        self._ended: set[int] = set()
+        self._errors: dict[int, StoreError] = {}
+
+    def run(self, client: Client) -> None:
+        """Renames files until none is left; called in each thread."""
+        rename, renames, left, ended = client.inner.rename, self._renames, self._left, self._ended
+        looks = self._looks
+        while left:
+            try:
+                index = left.popleft()
+            except IndexError:
+                return
+            source, destination = renames[index]
+            try:
+                if looks:
+                    self._look(client, index, source)
+                rename(source.path, destination.path, False)
+            except BaseException as error:
+                self._errors[index] = _told(error, source, destination)
+            ended.add(index)
+
+    def _look(self, client: Client, index: int, source: StorePath) -> None:
+        found = client.inner.get_file_info(source.path)
+        if found.isdir:
+            raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+        if self._seen is not None and self._seen[index] != (identity_of(found), found.length):
+            raise StorePreconditionError("another file is there", operation="rename_file", path=source)
+
+    def stop(self) -> dict[int, StoreError]:
+        """Starts no further rename; returns errors by index, also of renames that were not begun or did not end."""
+        never = []
+        while self._left:
+            with suppress(IndexError):
+                never.append(self._left.pop())
+        unknown = set(range(len(self._renames))).difference(never, self._ended.copy())
+        errors = dict.fromkeys(never, self._unanswered(may_be_done=False))
+        errors |= dict.fromkeys(unknown, self._unanswered(may_be_done=True))
+        return errors | self._errors
+
+    def _unanswered(self, *, may_be_done: bool) -> StoreError:
+        return unanswered("rename_file", self.above, DATA_S, may_be_done=may_be_done)
+
+
+async def rename_together(connection: Connection, batch: Renames) -> dict[int, StoreError]:
+    """Runs the renames of a batch; returns errors by index. A cancelled caller waits for renames that were begun."""
+    # A task of its own, so that no further rename begins once the caller is cancelled.
+    running = asyncio.create_task(
+        connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S, lanes=batch.lanes)
+    )
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        batch.stop()
+        running.cancel()
+        # The call bounds its own wait.
+        await run_shielded(lambda: asyncio.wait([running]), bound_s=2 * UNDO_BOUND_S)
+        raise
+    errors = batch.stop()
+    error = running.exception()
+    # `stop` reports the renames of an abandoned call.
+    if error is not None and not isinstance(error, StoreError):
+        raise error
+    return errors
+
+
+def _told(error: BaseException, source: StorePath, destination: StorePath) -> StoreError:
+    if not isinstance(error, CommitterError):
+        error = error_of(error, "rename_file", destination, source=source)
+    if not isinstance(error, StoreError):
+        raise error
+    return error
 
 
 _IN_PATH: Final = "leave it out and write it into the path: hdfs://HOST:PORT/path"
@@ -391,20 +585,17 @@ def _check_user(user: object) -> None:
         with suppress(KeyError):
             effective = pwd.getpwuid(os.geteuid()).pw_name
     if user != effective:
-        raise ConfigurationError(
+        raise refused(
             f"the option user is {user!r}, and this process is {effective!r} to HDFS",
-            operation="open_store",
-            next_step=f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave "
-            "the option out",
+            f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave the option out",
         )
 
 
 def _no_secret(key: str, value: str) -> str:
     """Refuses a secret, since the value travels with the store to other processes in the clear."""
     if "password" in key.lower() or "secret" in key.lower():
-        raise ConfigurationError(
+        raise refused(
             f"the option {key} would travel to other processes in the clear",
-            operation="open_store",
-            next_step="leave it in Hadoop's configuration files, and give config_directory",
+            "leave it in Hadoop's configuration files, and give config_directory",
         )
     return value

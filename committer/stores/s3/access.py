@@ -11,12 +11,14 @@ import hashlib
 import hmac
 import inspect
 import time
-from functools import partial
 from typing import Any, Final
 
-from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+import msgspec
+
+from committer.errors import StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.options.references import Held, Secret
+from committer.options.storage import refused
 from committer.stores.http import Renewed, redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()
@@ -26,32 +28,33 @@ _KEPT_S: Final = 60.0
 _UNREACHABLE: Final = frozenset({"ConnectTimeoutError", "EndpointConnectionError", "ReadTimeoutError"})
 
 
-class S3Access(Renewed):
-    """Keys and region, and the signatures made with them.
+class GivenKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys that a program gave, or where botocore's chain is to find some; their repr shows no secrets.
 
-    Args:
+    Attributes:
         access_key_id: None for botocore's chain (environment, shared files, web identity, containers, instance
             metadata).
         profile: A profile of the shared files, for the chain.
         session: Holds a boto3 or botocore session that gives keys and region.
+    """
+
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    profile: str | None = None
+    session: Held | None = None
+
+
+class S3Access(Renewed):
+    """Keys and region, and the signatures made with them.
+
+    Args:
         region: None for the profile's, or ``us-east-1`` if it has none.
     """
 
-    def __init__(
-        self,
-        *,
-        access_key_id: Secret | None = None,
-        secret_access_key: Secret | None = None,
-        session_token: Secret | None = None,
-        profile: str | None = None,
-        session: Held | None = None,
-        region: str | None = None,
-    ) -> None:
+    def __init__(self, given: GivenKeys, region: str | None) -> None:
         super().__init__()
-        self._given = (access_key_id, secret_access_key, session_token)
-        self._profile = profile
-        self._session = session
-        self._given_region = region
+        self._given = given
         self.region: str = region or ""
         # Counts changes of keys or region, and so tells what a request was signed with.
         self.generation: int = 0
@@ -66,25 +69,13 @@ class S3Access(Renewed):
         self._signing = hmac.new(b"", digestmod=hashlib.sha256)
 
     def __repr__(self) -> str:
-        if self._given[0] is not None:
-            return f"S3Access({', '.join(repr(one) for one in self._given if one is not None)})"
-        if self._session is not None:
-            return f"S3Access({self._session!r})"
-        return f"S3Access(profile={self._profile!r})" if self._profile else "S3Access(botocore)"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Without a region that was learnt and keys that were found: each process looks for its own.
-        access_key_id, secret_access_key, session_token = self._given
-        make = partial(
-            S3Access,
-            access_key_id=access_key_id,
-            secret_access_key=secret_access_key,
-            session_token=session_token,
-            profile=self._profile,
-            session=self._session,
-            region=self._given_region,
-        )
-        return make, ()
+        given = self._given
+        if given.access_key_id is not None:
+            keys = (given.access_key_id, given.secret_access_key, given.session_token)
+            return f"S3Access({', '.join(repr(one) for one in keys if one is not None)})"
+        if given.session is not None:
+            return f"S3Access({given.session!r})"
+        return f"S3Access(profile={given.profile!r})" if given.profile else "S3Access(botocore)"
 
     async def _renew(self) -> None:
         """Fetches keys and region."""
@@ -159,14 +150,15 @@ class S3Access(Renewed):
 
     def _fetch(self) -> tuple[tuple[str, str, str], str, bool]:
         """Returns the keys, the region, and whether the keys expire; blocks."""
-        key_id, secret, token = self._given
-        if key_id is not None and secret is not None:
-            keys = (key_id.reveal(), secret.reveal(), token.reveal() if token is not None else "")
-            return _checked(keys), self.region or _region_of(self._profile), False
+        given = self._given
+        if given.access_key_id is not None and given.secret_access_key is not None:
+            token = given.session_token.reveal() if given.session_token is not None else ""
+            keys = (given.access_key_id.reveal(), given.secret_access_key.reveal(), token)
+            return _checked(keys), self.region or _region_of(given.profile), False
         # A local name: the loop may clear the chain while this thread uses it.
         chain = self._chain
         if chain is None:
-            session = self._session.reveal() if self._session is not None else _session(self._profile)
+            session = given.session.reveal() if given.session is not None else _session(given.profile)
             self._chain = chain = _asked("finds no keys", session.get_credentials)
             self._region_found = _region_in(session)
         if chain is None:
@@ -184,10 +176,9 @@ class S3Access(Renewed):
 def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:
     # Keys go into a header, which they must not end.
     if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
-        raise ConfigurationError(
+        raise refused(
             "what was given as keys for S3 are none: they are ASCII text",
-            operation="open_store",
-            next_step="give access_key_id and secret_access_key as the service showed them",
+            "give access_key_id and secret_access_key as the service showed them",
         )
     return keys
 
@@ -209,10 +200,9 @@ def checked_session(session: Any) -> Any:
     """Checks the option session: a boto3 or botocore session."""
     get = getattr(session, "get_credentials", None)
     if not callable(get) or inspect.iscoroutinefunction(get):
-        raise ConfigurationError(
+        raise refused(
             f"the option session is a {type(session).__module__}.{type(session).__name__}",
-            operation="open_store",
-            next_step="give a session of boto3 or botocore; an aiohttp session goes as http_session",
+            "give a session of boto3 or botocore; an aiohttp session goes as http_session",
         )
     return session
 

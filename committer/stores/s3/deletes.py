@@ -18,8 +18,7 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.http_answers import parsed
 from committer.stores.s3.errors import code_of, error_of, error_of_code
-from committer.stores.s3.listing import object_at, status_in
-from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.wire import S3Wire, object_at, status_in
 from committer.stores.s3.xml import can_be_text, deletion, is_etag, md5_of
 
 BATCH: Final = 1000
@@ -125,8 +124,8 @@ class Deletes:
         except StoreUnavailableError:
             raise unclear from None
         failed: dict[StorePath, StoreError] = {}
-        for refused in answered.each("Error"):
-            path, code = by_key.get(refused.text("Key")), refused.text("Code")
+        for refused in answered.iterfind("Error"):
+            path, code = by_key.get(refused.findtext("Key", "")), refused.findtext("Code", "")
             if path is None:
                 raise unclear
             # S3 does not report a missing name, other services may.

@@ -14,10 +14,10 @@ import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
 from committer.options.references import Held, Secret, resolved
-from committer.options.storage import OptionTable, StorageOption, exclusive, no_text, not_of_the_path
+from committer.options.storage import OptionTable, StorageOption, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.http import checked_endpoint
-from committer.stores.s3.access import S3Access, checked_session
+from committer.stores.s3.access import GivenKeys, S3Access, checked_session
 from committer.stores.s3.xml import ALGORITHMS
 
 _ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
@@ -163,7 +163,7 @@ def flattened(options: Mapping[str, object]) -> dict[str, object]:
 
     def add(name: str, value: object, at: str) -> None:
         if name in flat:
-            raise _bad(f"the option {name} is given twice, once in {at}")
+            raise refused(f"the option {name} is given twice, once in {at}")
         flat[name] = value
 
     for key, value in options.items():
@@ -171,7 +171,7 @@ def flattened(options: Mapping[str, object]) -> dict[str, object]:
         if folded in _NESTED and value is not None:
             for name, inner in _mapping(key, value).items():
                 if name not in _NESTED[folded]:
-                    raise _bad(
+                    raise refused(
                         f"the option {key} holds {name!r}, which is not understood",
                         f"understood are {', '.join(sorted(_NESTED[folded]))}",
                     )
@@ -187,7 +187,7 @@ def flattened(options: Mapping[str, object]) -> dict[str, object]:
 
 def _mapping(key: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _bad(f"the option {key} is no mapping but a {type(value).__name__}")
+        raise refused(f"the option {key} is no mapping but a {type(value).__name__}")
     return value
 
 
@@ -195,7 +195,7 @@ def _addressing_of(key: str, value: object) -> object:
     for name, inner in _mapping(key, value).items():
         more = set(inner) - {"addressing_style"} if name == "s3" and isinstance(inner, Mapping) else {name}
         if more:
-            raise _bad(
+            raise refused(
                 f"the option {key} holds {min(more)!r}, which is not understood",
                 "understood is {'s3': {'addressing_style': ...}}; how many requests are in flight says"
                 " config=CommitterConfig(io_concurrency=...)",
@@ -218,9 +218,9 @@ def _with_switches(given: Mapping[str, object]) -> dict[str, object]:
                 raise exclusive(key, names["addressing_style"])
             options["addressing_style"] = "virtual" if on else "path"
         elif name == "allow_http" and not on and endpoint.startswith("http:"):
-            raise _bad(f"the option {key} forbids the endpoint that is given, which begins with http:")
+            raise refused(f"the option {key} forbids the endpoint that is given, which begins with http:")
         elif name == "use_ssl" and not on and not endpoint.startswith("http:"):
-            raise _bad(f"the option {key} asks for no TLS", "give endpoint_url=http://HOST:PORT")
+            raise refused(f"the option {key} asks for no TLS", "give endpoint_url=http://HOST:PORT")
     return options
 
 
@@ -237,40 +237,16 @@ def _is_known(key: str) -> bool:
 
 def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
     """Translates Hadoop's keys to this library's options; a key for the bucket wins over a general one."""
-    own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
     hadoop: dict[str, object] = {}
-    for key, value in sorted(options.items(), key=lambda item: _of_bucket(_plain(item[0]), bucket) is not None):
+    for key, value in sorted(options.items(), key=lambda item: _plain(item[0]).startswith(TABLE.hadoop_scope)):
         if not TABLE.is_hadoop(key):
             continue
-        option, plain = TABLE.find(key), _plain(key)
-        base = _of_bucket(plain, bucket)
-        if base is not None:
-            plain = base
-        elif plain.startswith(TABLE.hadoop_scope):
-            continue
-        if value is not None:
+        option, base = TABLE.find(key), TABLE.hadoop_base(_plain(key))
+        if base is not None and value is not None and TABLE.is_for(key, bucket):
             text = str(value)
-            hadoop[plain] = text if option is not None and option.secret else resolved(text, key)
-    spelled = {option.name: key for key in own if (option := TABLE.find(key)) is not None and own[key] is not None}
-    for plain, value in hadoop.items():
-        option = TABLE.find(plain)
-        if option is None:
-            _check_provider(hadoop)
-            continue
-        translated = _translated(plain, value, hadoop)
-        if option.name in spelled and translated is not None:
-            raise exclusive(spelled[option.name], plain)
-        if translated is not None:
-            own[option.name] = translated
-    return own
-
-
-def _of_bucket(plain: str, bucket: str) -> str | None:
-    """Returns Hadoop's key without this bucket, or None if it is another's; bucket names may have periods."""
-    base = TABLE.hadoop_base(plain)
-    if base is None or plain != f"{TABLE.hadoop_scope}{bucket}.{base.removeprefix(TABLE.hadoop_prefix)}":
-        return None
-    return base
+            hadoop[base] = text if option is not None and option.secret else resolved(text, key)
+    _check_provider(hadoop)
+    return TABLE.with_hadoop(options, {plain: _translated(plain, value, hadoop) for plain, value in hadoop.items()})
 
 
 def _plain(key: str) -> str:
@@ -312,29 +288,25 @@ def _check_provider(hadoop: Mapping[str, object]) -> None:
     if not classes:
         return
     if all("Anonymous" in name for name in classes):
-        raise _bad(f"the option {_PROVIDER} asks for anonymous access", _NOT_ANONYMOUS)
+        raise refused(f"the option {_PROVIDER} asks for anonymous access", _NOT_ANONYMOUS)
     assumed = [name for name in classes if "AssumedRole" in name]
     if assumed:
-        raise _bad(f"the option {_PROVIDER} names {assumed[0]}, which is not here", _ROLE)
+        raise refused(f"the option {_PROVIDER} names {assumed[0]}, which is not here", _ROLE)
 
 
 def boolean(key: str, value: object) -> bool:
     """Parses a switch."""
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise _bad(f"the option {key} is {text!r}; it must be true or false")
+        raise refused(f"the option {key} is {text!r}; it must be true or false")
     return text == "true"
 
 
-def _bad(message: str, next_step: str = "") -> ConfigurationError:
-    return ConfigurationError(message, operation="open_store", next_step=next_step)
-
-
 STYLES: Final = ("auto", "path", "virtual")
-_SECRETS: Final = tuple(option.name for option in TABLE.options if option.secret)
+_SECRETS: Final = frozenset(option.name for option in TABLE.options if option.secret)
 
 
-class S3Options(msgspec.Struct, frozen=True, kw_only=True):
+class S3Options(GivenKeys, frozen=True, kw_only=True):
     """Checked storage options of one store; their repr shows references, but no secrets.
 
     Attributes:
@@ -350,11 +322,6 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_url: str | None = None
     region: str | None = None
     addressing_style: str = "auto"
-    access_key_id: Secret | None = None
-    secret_access_key: Secret | None = None
-    session_token: Secret | None = None
-    profile: str | None = None
-    session: Held | None = None
     storage_class: str | None = None
     server_side_encryption: str | None = None
     kms_key_id: str | None = None
@@ -364,25 +331,19 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, object], bucket: str) -> S3Options:
         """Reads storage options, under any name that `TABLE` knows."""
-        found = TABLE.named(with_hadoop(flattened(options), bucket))
-        if found.pop("bucket", bucket) != bucket:
-            raise not_of_the_path("bucket", bucket)
-        values: dict[str, object] = {}
-        session = found.pop("session", None)
-        if session is not None:
-            values["session"] = Held(checked_session(session), "session")
-        for name, value in found.items():
-            if not isinstance(value, str) or not value:
-                raise no_text(name)
-            values[name] = Secret(value, name) if name in _SECRETS else value
+        values: dict[str, object] = TABLE.texts(with_hadoop(flattened(options), bucket), bucket=bucket)
+        if "session" in values:
+            values["session"] = Held(checked_session(values["session"]), "session")
+        for name in values.keys() & _SECRETS:
+            values[name] = Secret(str(values[name]), name)
         return msgspec.structs.replace(cls(), **values).checked()
 
     def checked(self) -> S3Options:
         """Checks the options against one another, and removes trailing slashes of the endpoint."""
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            raise _bad("the options access_key_id and secret_access_key go together", "give both, or neither")
+            raise refused("the options access_key_id and secret_access_key go together", "give both, or neither")
         if self.session_token is not None and self.access_key_id is None:
-            raise _bad(
+            raise refused(
                 "the option session_token goes with access_key_id and secret_access_key", "give all three, or none"
             )
         if self.profile is not None and self.access_key_id is not None:
@@ -395,19 +356,19 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("checksum_algorithm", self.checksum_algorithm, ALGORITHMS)
         _one_of("service", self.service, ("minio", "oss"))
         if self.service is not None and self.endpoint() is None:
-            raise _bad(
+            raise refused(
                 f"the service {self.service} has no endpoint_url",
                 "give where it is: https://s3.oss-cn-hangzhou.aliyuncs.com of Alibaba Cloud OSS in Hangzhou, say",
             )
         if self.kms_key_id is not None and self.server_side_encryption in (None, "AES256"):
-            raise _bad(
+            raise refused(
                 "the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse",
                 "give server_side_encryption, too",
             )
         for name in ("region", "storage_class", "kms_key_id"):
             value = getattr(self, name)
             if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
-                raise _bad(f"the option {name} is none")
+                raise refused(f"the option {name} is none")
         if self.endpoint_url is None:
             return self
         example = "https://minio.example.com:9000"
@@ -436,14 +397,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     def access(self) -> S3Access:
         """Returns the keys and region, or where to find them."""
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
-        return S3Access(
-            access_key_id=self.access_key_id,
-            secret_access_key=self.secret_access_key,
-            session_token=self.session_token,
-            profile=self.profile,
-            session=self.session,
-            region=region,
-        )
+        return S3Access(self, region)
 
 
 def checked_bucket(scheme: str, authority: str) -> str:
@@ -462,7 +416,7 @@ def checked_bucket(scheme: str, authority: str) -> str:
 
 def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
-        raise _bad(f"the option {name} is {value!r}; it must be one of {', '.join(allowed)}")
+        raise refused(f"the option {name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
 def is_host_name(bucket: str) -> bool:

@@ -26,24 +26,101 @@ from committer.flow.runtime import current_runtime
 from committer.options.storage import OptionTable
 from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
-from committer.stores.base import Capabilities, FileStatus, FileWriter
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.http import Body, HttpClient, HttpStore, check_name
-from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to
+from committer.stores.http import MAX_NAME_BYTES, Body, HttpClient, HttpStore
+from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
-from committer.stores.s3.listing import etag_in, object_at, page_in
+from committer.stores.s3.examine import Trials, probe
 from committer.stores.s3.options import TABLE, S3Options, checked_bucket
-from committer.stores.s3.probe import probe
-from committer.stores.s3.trials import Trials
-from committer.stores.s3.uploads import Objects, S3Writer
-from committer.stores.s3.wire import S3Wire, check_place
-from committer.stores.s3.xml import completion, element_in, key_in, moment_in, part_in
-from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
+from committer.stores.s3.wire import STAMP_HEADER, S3Wire, etag_in, object_at, page_in
+from committer.stores.s3.xml import checksum, completion, element_in, header_of, key_in, moment_in, part_in
+from committer.stores.sending_writer import PartsWriter, PutFile
+from committer.stores.upload_ends import finish_upload
+from committer.stores.uploads import UPLOADS, PendingUpload, UploadPart, check_part, check_stamp
 
-_MAX_KEY_BYTES: Final = 1024
+_LONG_BODY_BYTES: Final = 256 << 10
+
+
+class Objects:
+    """Headers of requests that make objects; `exclusive` is the one of a request that must replace nothing."""
+
+    def __init__(self, options: S3Options) -> None:
+        self.algorithm: str | None = options.checksum_algorithm
+        # Alibaba Cloud's page "PutObject"; OSS answers 501 to If-None-Match.
+        of_oss = options.service == "oss"
+        self.exclusive: Mapping[str, str] = {"x-oss-forbid-overwrite": "true"} if of_oss else {"if-none-match": "*"}
+        self._encryption: dict[str, str] = {}
+        if options.server_side_encryption is not None:
+            self._encryption["x-amz-server-side-encryption"] = options.server_side_encryption
+        if options.kms_key_id is not None:
+            self._encryption["x-amz-server-side-encryption-aws-kms-key-id"] = options.kms_key_id
+        # Only for files that tasks write: records are read again at once, which archive classes do not allow.
+        self._class: dict[str, str] = {}
+        if options.storage_class is not None:
+            self._class["x-amz-storage-class"] = options.storage_class
+
+    def begun(self, stamp: str) -> dict[str, str]:
+        """Returns the headers of "CreateMultipartUpload", the only call of an upload that takes these."""
+        headers = {**self._encryption, **self._class, STAMP_HEADER: stamp, "content-type": "application/octet-stream"}
+        if self.algorithm is not None:
+            headers["x-amz-checksum-algorithm"] = self.algorithm
+        return headers
+
+    async def headers_with(self, data: Body, *, stamp: str | None = None, stored: bool = True) -> dict[str, str]:
+        """Returns the headers of "PutObject"; `stored` for files that tasks write, False for records."""
+        headers = {"content-type": "application/octet-stream", **self._encryption, **await self.proof(data)}
+        if stored:
+            headers |= self._class
+        if stamp is not None:
+            headers[STAMP_HEADER] = stamp
+        return headers
+
+    async def proof(self, data: Body) -> dict[str, str]:
+        """Returns the checksum header of a body, if an algorithm is set."""
+        algorithm = self.algorithm
+        if algorithm is None:
+            return {}
+        if len(data) < _LONG_BODY_BYTES:
+            return {header_of(algorithm): checksum(algorithm, data)}
+        return {header_of(algorithm): await current_runtime().run_blocking(lambda: checksum(algorithm, data))}
+
+
+class S3Writer(PartsWriter[UploadPart]):
+    """Writer that sends the parts of an upload and completes it."""
+
+    # S3 takes 10,000 parts.
+    parts_of_one_length = 1000
+
+    def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
+        super().__init__(path, f"writer-{current_runtime().nonce(8)}", put_file)
+        self._store = store
+        self._uploads = UPLOADS.required(store, "open_writer", path)
+        self._upload_id = ""
+
+    async def _abandon(self) -> None:
+        if self._upload_id:
+            await self._uploads.abort_upload(self._path, self._upload_id)
+
+    def _has_begun(self) -> bool:
+        return bool(self._upload_id)
+
+    async def _begin(self) -> None:
+        if not self._upload_id:
+            self._upload_id = await self._uploads.create_upload(self._path, stamp=self._stamp)
+
+    async def _send(self, number: int, data: bytes) -> UploadPart:
+        return await self._uploads.put_part(self._path, self._upload_id, number, data)
+
+    async def _made_of_parts(self) -> str | None:
+        return await finish_upload(
+            self._store, self._path, self._upload_id, self._parts, stamp=self._stamp, size=self._size, exclusive=True
+        )
+
+
 _TRIES: Final = 5
 _XML: Final = {"content-type": "application/xml"}
 
@@ -61,7 +138,7 @@ _CAPABILITIES: Final = Capabilities(
     batch_delete=True,
     examination=True,
     # A key lacks the path's leading slash.
-    max_path_bytes=1 + _MAX_KEY_BYTES,
+    max_path_bytes=1 + MAX_NAME_BYTES,
     max_parts=10_000,
     min_part_bytes=5 << 20,
     max_part_bytes=5 << 30,
@@ -119,13 +196,14 @@ class S3Store(HttpStore, ObjectStore):
         self._objects = Objects(self._options)
         self._deletes = Deletes(self._wire)
 
+    _schemes = ("s3", "s3a", "oss")
     storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
         """Makes the store for `path` from storage options: `S3Options`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop("http_session", None)
+        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -309,26 +387,27 @@ class S3Store(HttpStore, ObjectStore):
                     raise
                 encodes = True
                 continue
-            encoding = page.text("EncodingType")
-            for entry in page.each("Upload"):
-                key = key_in(entry.text("Key"), encoding)
-                initiated = moment_in(entry.text("Initiated"))
+            encoding = page.findtext("EncodingType", "")
+            for entry in page.iterfind("Upload"):
+                key = key_in(entry.findtext("Key", ""), encoding)
+                initiated = moment_in(entry.findtext("Initiated", ""))
                 if initiated is None:
                     # Refused, so that no caller takes the upload for an old one.
                     raise StoreUnavailableError(
                         "a page says not when an upload was begun", operation=operation, path=directory
                     )
                 if key.startswith(prefix):
-                    initiator = entry.child("Initiator")
+                    initiator = entry.findtext("Initiator/ID") or entry.findtext("Initiator/DisplayName")
                     yield PendingUpload(
                         StorePath(directory.scheme, directory.authority, f"/{key}"),
-                        entry.text("UploadId"),
+                        entry.findtext("UploadId", ""),
                         initiated,
-                        (initiator.text("ID") or initiator.text("DisplayName") or None) if initiator else None,
+                        initiator or None,
                     )
-            if page.text("IsTruncated") != "true":
+            if page.findtext("IsTruncated") != "true":
                 return
-            key_marker, id_marker = key_in(page.text("NextKeyMarker"), encoding), page.text("NextUploadIdMarker")
+            key_marker = key_in(page.findtext("NextKeyMarker", ""), encoding)
+            id_marker = page.findtext("NextUploadIdMarker", "")
             tokens.following((key_marker, id_marker) if key_marker else ())
 
     async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
@@ -341,16 +420,16 @@ class S3Store(HttpStore, ObjectStore):
             answer = await self._wire.done(operation, "GET", self._checked(path), query, changes=False, upload=True)
             page = parsed(answer.body, "ListParts", operation, path)
             try:
-                parts = [part_in(entry.texts()) for entry in page.each("Part")]
+                parts = [part_in(texts_in(entry)) for entry in page.iterfind("Part")]
             except ValueError:
                 raise StoreUnavailableError(
                     "an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE
                 ) from None
             for part in parts:
                 yield part
-            if page.text("IsTruncated") != "true":
+            if page.findtext("IsTruncated") != "true":
                 return
-            marker = tokens.following(page.text("NextPartNumberMarker"))
+            marker = tokens.following(page.findtext("NextPartNumberMarker", ""))
 
     async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
         """See `SupportsUploads.put_described`; names and values must be valid in HTTP headers."""
@@ -413,8 +492,3 @@ class S3Store(HttpStore, ObjectStore):
         failed = await self.delete_files(dict.fromkeys(paths))
         for error in failed.values():
             raise error
-
-    def _checked(self, path: StorePath) -> StorePath:
-        check_place(path, self._authority)
-        check_name(path, _MAX_KEY_BYTES)
-        return path

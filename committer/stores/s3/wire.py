@@ -1,26 +1,26 @@
-"""Requests to a bucket of S3."""
+"""Requests to a bucket of S3, and the statuses in its responses."""
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import ConfigurationError, StoreIsADirectoryError
+from committer.errors import StoreIsADirectoryError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
-from committer.stores.http import Answer, Body, HttpClient
+from committer.stores.base import FileStatus
+from committer.stores.http import USER_AGENT, Answer, Body, HttpClient
+from committer.stores.http_answers import moment_of, parsed, texts_in
+from committer.stores.object_store import Page
 from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
 from committer.stores.s3.errors import ENDED, code_of, error_of
 from committer.stores.s3.options import host_of, is_host_name
-from committer.stores.s3.xml import element_in
+from committer.stores.s3.xml import element_in, key_in, moment_in
 
-# Not imported: the layers forbid importing the package itself, which is always loaded.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
 
 # Matches nearly all keys; `quote` is slow for keys with an equals sign, as partitions have.
@@ -81,12 +81,23 @@ class S3Wire:
             else:
                 digest = await current_runtime().run_blocking(lambda: sha256_of(data))
         key = path.path[1:] if key is None else key
+        parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
         access = self._access
         for is_last in (False, True):
             if not access.ready:
                 await access.prepare()
             generation = access.generation
-            answer = await self._send(operation, method, path, query, headers, data, changes, key, digest, limit)
+            origin, host, prefix = self._place or self._find_place()
+            raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
+            sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
+            sent["user-agent"] = USER_AGENT
+            audit = current_audit()
+            if audit:
+                sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
+            url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
+            answer = await self._http.send(
+                method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
+            )
             # A refused request had no effect, so it may be sent again.
             if is_last or answer.status < 300 or not self._mended(answer, generation):
                 break
@@ -110,33 +121,6 @@ class S3Wire:
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=changes, upload=upload)
         return answer
-
-    def _send(
-        self,
-        operation: str,
-        method: str,
-        path: StorePath,
-        query: Sequence[tuple[str, str]],
-        headers: Mapping[str, str] | None,
-        data: Body | None,
-        changes: bool,
-        key: str,
-        digest: str,
-        limit: int | None,
-    ) -> Awaitable[Answer]:
-        access = self._access
-        origin, host, prefix = self._place or self._find_place()
-        raw = prefix + (key.replace("=", "%3D") if _PLAIN(key) else quote(key, safe="/~"))
-        parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
-        sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
-        sent["user-agent"] = _USER_AGENT
-        audit = current_audit()
-        if audit:
-            sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
-        url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
-        return self._http.send(
-            method, url, sent, operation=operation, path=path, changes=changes, data=data, limit=limit
-        )
 
     def _find_place(self) -> tuple[str, str, str]:
         """Returns the origin, the ``Host`` header and the URL's path before the key."""
@@ -186,7 +170,53 @@ def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
     return f"https://audit.example.org/lake-committer/1/?{keys}"
 
 
-def check_place(path: StorePath, bucket: str) -> None:
-    """Raises `ConfigurationError` for a path of another bucket."""
-    if path.authority != bucket or path.scheme not in ("s3", "s3a", "oss"):
-        raise ConfigurationError("the path belongs to another store", path=path)
+STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
+
+
+def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
+    """Builds a status from response headers."""
+    return FileStatus(
+        path,
+        False,
+        int(headers.get("Content-Length", "0")),
+        moment_of(headers.get("Last-Modified", "")),
+        etag_in(headers),
+        stamp=headers.get(STAMP_HEADER) or None,
+    )
+
+
+def etag_in(headers: Mapping[str, str]) -> str | None:
+    """Returns the etag without its quotes."""
+    return headers.get("ETag", "").strip('"') or None
+
+
+def page_in(body: bytes, operation: str, directory: StorePath) -> Page:
+    """Reads a page of "ListObjectsV2"."""
+    page = parsed(body, "ListBucketResult", operation, directory)
+    encoding = page.findtext("EncodingType", "")
+    objects = [_object(texts_in(entry), encoding, directory) for entry in page.iterfind("Contents")]
+    below = [key_in(one.findtext("Prefix", ""), encoding) for one in page.iterfind("CommonPrefixes")]
+    more = page.findtext("NextContinuationToken", "") if page.findtext("IsTruncated") == "true" else None
+    return Page(objects, below, more)
+
+
+def _object(told: Mapping[str, str], encoding: str, directory: StorePath) -> FileStatus:
+    return FileStatus(
+        StorePath(directory.scheme, directory.authority, f"/{key_in(told.get('Key', ''), encoding)}"),
+        False,
+        int(told.get("Size", "0")),
+        moment_in(told.get("LastModified", "")),
+        told.get("ETag", "").strip('"') or None,
+    )
+
+
+async def object_at(wire: S3Wire, operation: str, path: StorePath) -> FileStatus | None:
+    """Reads the status of an object; None if there is none. One call, none for the root."""
+    if path.path == "/":
+        return None
+    answer = await wire.send(operation, "HEAD", path, changes=False)
+    if answer.status == 404:
+        return None
+    if answer.status >= 300:
+        raise error_of(answer, operation, path, changes=False)
+    return status_in(answer.headers, path)

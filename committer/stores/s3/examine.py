@@ -1,11 +1,11 @@
-"""Trials of a service with S3's protocol, for ``committer doctor``."""
+"""Probe of what a commit needs of a service with S3's protocol, and its trials for ``committer doctor``."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from committer.errors import (
     CommitterError,
@@ -15,23 +15,114 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
     StorePreconditionError,
+    UnsupportedError,
 )
+from committer.flow.runtime import current_runtime
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.examination import Finding, Verdict
 from committer.stores.helpers import status_or_none
-from committer.stores.http_answers import parsed
 from committer.stores.s3.deletes import Deletes
-from committer.stores.s3.errors import DIFFERS, TRIED
-from committer.stores.s3.listing import STAMP_HEADER
-from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import checksum, element_in, header_of, key_in
+from committer.stores.s3.errors import DIFFERS, SERVICES, TRIED, error_of
+from committer.stores.s3.wire import STAMP_HEADER, S3Wire
+from committer.stores.s3.xml import checksum, element_in, header_of
 from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 
-STAMP: Final = "committer-trial"
-NO_ETAG: Final = '"00000000000000000000000000000000"'
-"""Quoted etag that no file has."""
+_STAMP: Final = "committer-trial"
+_NO_ETAG: Final = "00000000000000000000000000000000"
+"""Etag that no file has."""
+
+
+class Probed(NamedTuple):
+    """Abilities that a job can do without, as tried: conditions of a delete, and of a delete of many files."""
+
+    spares_one: bool
+    spares_of_many: bool
+
+
+async def probe(store: Store, wire: S3Wire, directory: StorePath) -> Probed:
+    """Tries each condition on a probe file and deletes it; raises `UnsupportedError` for what every job needs."""
+    path = directory / f".probe-{current_runtime().nonce()}"
+    uploads, can = UPLOADS.required(store, "probe", path), store.capabilities
+
+    async def list_uploads() -> None:
+        try:
+            # A service may list a pending upload late; one without the call refuses it.
+            _listed = [one async for one in uploads.list_uploads(directory)]
+        except UnsupportedError:
+            raise _unsupported("does not list the uploads that are pending", path) from None
+
+    try:
+        await store.put(path, b"probe", exclusive=True)
+        with suppress(StoreExistsError):
+            await store.put(path, b"other", exclusive=True)
+            raise _unsupported("lets a put replace what it was told not to replace (If-None-Match: *)", path)
+        # The first changes only the probe file, the second only lists uploads.
+        spares_of_many, _listed = await both(_spares_of_many(store, wire, path), list_uploads())
+        if not spares_of_many:
+            # The call may have deleted it, and the next trials need an existing file.
+            await store.put(path, b"probe")
+        await _completes(store, uploads, path)
+        if can.conditional_replace and not await _spares(wire, "PUT", path):
+            raise _unsupported("has no put that replaces one file and no other (If-Match)", path)
+        return Probed(can.conditional_delete and await _spares(wire, "DELETE", path), spares_of_many)
+    finally:
+        with suppress(StoreError):
+            await wire.done("probe", "DELETE", path)
+
+
+async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePath) -> bool:
+    """Returns True if the service refuses a call whose condition is false."""
+    answer = await wire.send("probe", method, path, (), {"if-match": f'"{_NO_ETAG}"'})
+    if answer.status in (401, 403):
+        raise error_of(answer, "probe", path)
+    return answer.status == 412
+
+
+async def _spares_of_many(store: Store, wire: S3Wire, path: StorePath) -> bool:
+    """Returns True if a call for many files spares the file, whose condition is false, and says so.
+
+    moto 5.2 ignores these conditions. No job needs them: any other failure counts as False, and a service that
+    ignored them once is not asked again.
+    """
+    deletes = Deletes(wire)
+    if deletes.ignores_conditions or not store.capabilities.conditional_delete:
+        return False
+    try:
+        refused = await deletes.delete_at_once({path: _NO_ETAG})
+    except CommitterError:
+        return False
+    if path not in refused:
+        deletes.saw_condition_ignored()
+    return isinstance(refused.get(path), StorePreconditionError)
+
+
+async def _completes(store: Store, uploads: SupportsUploads, path: StorePath) -> None:
+    """Completes an upload over the file: first on a false condition, then without one, which must keep the stamp."""
+    upload_id = await uploads.create_upload(path, stamp=_STAMP)
+    try:
+        part = await uploads.put_part(path, upload_id, 1, b"stamped")
+        try:
+            await uploads.complete_upload(path, upload_id, [part], exclusive=True)
+        except StoreExistsError:
+            await uploads.complete_upload(path, upload_id, [part])
+        else:
+            raise _unsupported("lets a completion replace what it was told not to replace (If-None-Match: *)", path)
+        found = await store.status(path)
+        if (found.stamp, found.size) != (_STAMP, 7):
+            raise _unsupported("does not keep the metadata that an upload was created with", path)
+    except BaseException:
+        with suppress(StoreError):
+            await uploads.abort_upload(path, upload_id)
+        raise
+
+
+def _unsupported(what: str, path: StorePath) -> UnsupportedError:
+    return UnsupportedError(
+        f"this service {what}, so no job is safe there", operation="probe", path=path.parent, next_step=SERVICES
+    )
 
 
 class Trials:
@@ -46,7 +137,7 @@ class Trials:
 
     async def begin(self, path: StorePath, headers: dict[str, str] | None = None) -> str:
         """Begins a stamped upload, which `end` aborts."""
-        sent = {STAMP_HEADER: STAMP, **(headers or {})}
+        sent = {STAMP_HEADER: _STAMP, **(headers or {})}
         answer = await self.wire.done("trials", "POST", path, (("uploads", ""),), sent)
         upload_id = element_in(answer.body, "UploadId")
         self._begun.append((path, upload_id))
@@ -86,9 +177,6 @@ class Trials:
 
 REFUSED: Final = "every job is refused when it is set up"
 _AT_ONCE: Final = 8
-_LEFT: Final = (
-    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
-)
 
 
 Call: TypeAlias = Callable[[Trials], Awaitable[str]]
@@ -221,7 +309,7 @@ async def _keeps_stamps(trials: Trials) -> str:
     path = trials.directory / "stamped"
     upload_id = await trials.begin(path)
     await trials.uploads.complete_upload(path, upload_id, [await trials.uploads.put_part(path, upload_id, 1, b"data")])
-    return "" if (await trials.store.status(path)).stamp == STAMP else "metadata of an upload's beginning is lost"
+    return "" if (await trials.store.status(path)).stamp == _STAMP else "metadata of an upload's beginning is lost"
 
 
 @_trial(
@@ -234,7 +322,7 @@ async def _keeps_stamps(trials: Trials) -> str:
 async def _replaces_on_condition(trials: Trials) -> str:
     path = trials.directory / "replaced"
     identity = (await trials.store.put(path, b"first")).identity
-    answer = await trials.wire.send("trials", "PUT", path, (), {"if-match": NO_ETAG}, data=b"second")
+    answer = await trials.wire.send("trials", "PUT", path, (), {"if-match": f'"{_NO_ETAG}"'}, data=b"second")
     if await trials.store.read(path, limit=9) != b"first":
         return "a put replaces what it was told to spare"
     if answer.status != 412:
@@ -247,7 +335,7 @@ async def _replaces_on_condition(trials: Trials) -> str:
 async def _deletes_on_condition(trials: Trials) -> str:
     path = trials.directory / "deleted"
     identity = (await trials.store.put(path, b"data")).identity
-    answer = await trials.wire.send("trials", "DELETE", path, (), {"if-match": NO_ETAG})
+    answer = await trials.wire.send("trials", "DELETE", path, (), {"if-match": f'"{_NO_ETAG}"'})
     if await status_or_none(trials.store, path) is None:
         return "a delete deletes what it was told to spare"
     if answer.status != 412:
@@ -275,7 +363,8 @@ async def _ends_uploads(trials: Trials) -> str:
 @_trial(
     "list of uploads",
     "what is pending below a directory is listed",
-    f"{_LEFT}. Where the request is refused, so is every job",
+    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data. Where"
+    " the request is refused, so is every job",
     needed=True,
 )
 async def _lists_uploads(trials: Trials) -> str:
@@ -283,46 +372,6 @@ async def _lists_uploads(trials: Trials) -> str:
     upload_id = await trials.begin(path)
     found = {one.upload_id: one.path async for one in trials.uploads.list_uploads(path.parent)}
     return "" if found == {upload_id: path} else "an upload that is pending is not listed"
-
-
-@_trial(
-    "uploads by prefix",
-    "those below a directory are listed, and none of another whose name begins alike",
-    "others are left out here; where fewer are listed, as above",
-)
-async def _lists_below_a_prefix(trials: Trials) -> str:
-    inside, beside = trials.directory / "prefix" / "file", trials.directory / "prefix10" / "file"
-    await trials.begin(inside)
-    await trials.begin(beside)
-    keys, _next = await _page(trials, inside.parent, {})
-    return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
-
-
-@_trial("uploads by pages", "three uploads come whole in pages of two", _LEFT)
-async def _lists_by_pages(trials: Trials) -> str:
-    directory = trials.directory / "pages"
-    names = [directory / str(number) for number in range(3)]
-    for path in names:
-        await trials.begin(path)
-    markers: dict[str, str] | None = {}
-    seen: list[str] = []
-    while markers is not None and len(seen) <= len(names):
-        keys, markers = await _page(trials, directory, {"max-uploads": "2", **markers})
-        seen += keys
-    return "" if seen == [path.path[1:] for path in names] else "a listing of uploads by pages shows others than all"
-
-
-async def _page(trials: Trials, directory: StorePath, query: dict[str, str]) -> tuple[list[str], dict[str, str] | None]:
-    """Reads one page of the uploads below a directory: keys, and markers of the next page."""
-    asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
-    answer = await trials.wire.done("trials", "GET", directory, asked, changes=False, key="")
-    page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
-    encoding = page_.text("EncodingType")
-    keys = [key_in(entry.text("Key"), encoding) for entry in page_.each("Upload")]
-    if page_.text("IsTruncated") != "true":
-        return keys, None
-    after = key_in(page_.text("NextKeyMarker"), encoding), page_.text("NextUploadIdMarker")
-    return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
 
 
 @_trial(
