@@ -256,7 +256,6 @@ class PacedStore(ForwardingStore):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, tokens and counts for each file."""
@@ -268,7 +267,7 @@ class PacedStore(ForwardingStore):
             statistics.count(names.STORE_IO_REQUEST, many)
             started = self.pacer.runtime.monotonic()
             try:
-                errors = await inner.rename_files(renames, seen=seen, identities=identities, looks=looks)
+                errors = await inner.rename_files(renames, seen=seen, looks=looks)
             except MemoryError as error:
                 # Any number of them may have been renamed.
                 errors = dict.fromkeys(range(many), out_of_memory(error))

@@ -14,7 +14,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
@@ -109,25 +109,6 @@ class Held:
         if not self._hold_from_above(directory) and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
 
-    def left_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Returns which names still exist in a held directory, wherever its path leads now; none if it is not held."""
-        handle = self._open.get(directory)
-        if handle is None:
-            return []
-        if len(names) == 1:
-            return [name for name in names if _stands_in(handle, name)]
-        listed = os.open(".", LISTED, dir_fd=handle)
-        try:
-            with os.scandir(listed) as entries:
-                return [entry.name for entry in entries if entry.name in names]
-        finally:
-            os.close(listed)
-
-    def missing_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Returns which names do not exist in a held directory; none if it is not held."""
-        handle = self._open.get(directory)
-        return [] if handle is None else [name for name in names if not _stands_in(handle, name)]
-
     def _hold_from_above(self, directory: str) -> bool:
         """Opens a directory below the common parent; returns False on failure, which its whole path explains."""
         if self._from_above is None or not directory.startswith(self._base):
@@ -137,14 +118,6 @@ class Held:
             return False
         self._open[directory] = handle
         return True
-
-
-def _stands_in(directory: int, name: str) -> bool:
-    try:
-        os.lstat(name, dir_fd=directory)
-    except OSError:
-        return False
-    return True
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
