@@ -73,27 +73,6 @@ async def test_a_full_disk_ends_it_and_warns(monkeypatch: pytest.MonkeyPatch, ca
     assert "No space left on device" in caplog.text
 
 
-async def test_no_changed_bytes_are_given_back(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    pread = os.pread
-
-    def other(descriptor: int, length: int, offset: int) -> bytes:
-        return pread(descriptor, length, offset).replace(b"item 7", b"item 8")
-
-    async with NumberedSpill[str](str, most_bytes=MOST, block_bytes=50) as kept:
-        await fill(kept, range(20))
-        reader = kept.in_turn()
-        assert await reader.take(range(2)) == {0: "item 0", 1: "item 1"}
-        monkeypatch.setattr(os, "pread", other)
-        with caplog.at_level(logging.WARNING):
-            found = await reader.take(range(2, 20))
-        assert 7 not in found
-        assert all(text == f"item {number}" for number, text in found.items())
-        assert await kept.in_turn().take(range(20)) == {}
-    assert "has another checksum" in caplog.text
-
-
 async def test_closed_while_it_is_read_and_added_to() -> None:
     kept = NumberedSpill[str](str, most_bytes=MOST, block_bytes=50)
     await fill(kept, range(20))
