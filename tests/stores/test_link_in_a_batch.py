@@ -75,21 +75,3 @@ async def test_a_batch_without_the_kernels_help_looks_at_each_way_and_keeps_noth
     assert await local.rename_files(of) == {}
     assert len(list(OPENED.iterdir())) == opened
     assert len(list((tmp_path / "a=1").iterdir())) == 20
-
-
-async def test_the_common_way_of_a_batch_is_walked_once(
-    local: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = places._kernel_opens()
-    if opened is None:
-        pytest.skip("this kernel opens without links one level at a time")
-    of = of_many_attempts(tmp_path)
-    ways: list[str] = []
-
-    def counted(at: int, path: str, flags: int) -> int:
-        ways.append(path)
-        return opened(at, path, flags)
-
-    monkeypatch.setattr(places, "_kernel_opens", lambda: counted)
-    assert await local.rename_files(of) == {}
-    assert ways == [str(tmp_path / TASKS), *[f"attempt-{number:02}/a=1" for number in range(20)]]

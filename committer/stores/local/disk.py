@@ -323,7 +323,6 @@ class Disk(Renames):
             return [False] * len(pairs)
         made = {parent.path: rights_made_in(parent.path, umask) for parent in {parent for _, parent in pairs}}
         with Held() as held:
-            held.begin_at(directory.path.rpartition("/")[0] for directory, _ in pairs)
             return [
                 (expected := made[parent.path]) is not None and has_sole_rights(held, directory.path, expected)
                 for directory, parent in pairs

@@ -14,7 +14,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
@@ -50,14 +50,10 @@ class Held:
     None is kept longer: the next call must not reach a directory by its old name after another driver renamed it.
     """
 
-    __slots__ = ("_above", "_base", "_from_above", "_open")
+    __slots__ = ("_open",)
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
-        # The common parent of many directories, its descriptor, and openat2 if the kernel has it.
-        self._base = ""
-        self._above = -1
-        self._from_above: Callable[[int, str, int], int] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -65,29 +61,11 @@ class Held:
     def __exit__(self, *_: object) -> None:
         handles = [*self._open.values()]
         self._open.clear()
-        if self._from_above is not None:
-            handles.append(self._above)
-            self._from_above = None
         while handles:
             # Nothing was written through them, so a failure to close means nothing.
             with suppress(OSError):
                 while handles:
                     os.close(handles.pop())
-
-    def begin_at(self, directories: Iterable[str]) -> None:
-        """Opens the common parent of many directories once."""
-        ways = {*directories}
-        from_above = _kernel_opens()
-        if len(ways) < 2 or from_above is None or self._from_above is not None:
-            return
-        base = f"{os.path.commonpath((min(ways), max(ways)))}/"
-        start = working_part(base)
-        if start < 0:
-            return
-        # An error is raised later, for each directory below it.
-        with suppress(OSError, StoreLinkError):
-            self._above = open_directory(base[:-1], start)
-            self._base, self._from_above = base, from_above
 
     def place(self, path: str) -> Place:
         """Returns the name of a path for system calls, and holds its parent open if that belongs to a job.
@@ -95,7 +73,7 @@ class Held:
         Raises `StoreLinkError` for a link in the job's part of the path, FileNotFoundError, or NotADirectoryError.
         """
         directory, _slash, name = path.rpartition("/")
-        if directory not in self._open and not self._hold_from_above(directory):
+        if directory not in self._open:
             start = working_part(path)
             if start < 0 or len(directory) <= start:
                 return Place(path, None, guarded=start >= 0)
@@ -104,20 +82,8 @@ class Held:
 
     def refuse_links(self, directory: str) -> None:
         """Refuses a link on the way to a job's directory, and holds it open; raises as `place`."""
-        if directory in self._open:
-            return
-        if not self._hold_from_above(directory) and (start := working_part(directory)) >= 0:
+        if directory not in self._open and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
-
-    def _hold_from_above(self, directory: str) -> bool:
-        """Opens a directory below the common parent; returns False on failure, which its whole path explains."""
-        if self._from_above is None or not directory.startswith(self._base):
-            return False
-        handle = self._from_above(self._above, directory[len(self._base) :], _PASSED)
-        if handle < 0:
-            return False
-        self._open[directory] = handle
-        return True
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:

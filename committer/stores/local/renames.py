@@ -209,7 +209,6 @@ class Renames:
     def _rename_batch(
         self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
     ) -> None:
-        batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, some in _by_directory(renames, end=1).items():
             if self.exclusive_rename:
                 entries = _ENTRIES_A_RENAME * len(some) if len(some) >= WORTH_A_LISTING else 0
