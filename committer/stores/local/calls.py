@@ -180,7 +180,7 @@ def read_all(handle: int, size: int, most: int) -> bytes:
 def sidecar(place: Place) -> Place:
     """Returns the place of a file's Java checksum."""
     directory, slash, name = place.name.rpartition("/")
-    return place._replace(name=f"{directory}{slash}.{name}.crc")
+    return Place(f"{directory}{slash}.{name}.crc", place.at, guarded=place.guarded)
 
 
 def drop_sidecar(place: Place) -> None:

@@ -59,13 +59,11 @@ class Held:
         return self
 
     def __exit__(self, *_: object) -> None:
-        handles = [*self._open.values()]
-        self._open.clear()
-        while handles:
-            # Nothing was written through them, so a failure to close means nothing.
+        for handle in self._open.values():
+            # Nothing was written through it, so a failure to close means nothing.
             with suppress(OSError):
-                while handles:
-                    os.close(handles.pop())
+                os.close(handle)
+        self._open.clear()
 
     def place(self, path: str) -> Place:
         """Returns the name of a path for system calls, and holds its parent open if that belongs to a job.

@@ -197,7 +197,7 @@ class Renames:
             rest = some
             if self.exclusive_rename and entries and may_hold_sidecars(directory, entries) is False:
                 rest = []
-                self._rename_bare(batch, aside, some, {}, rest, errors, seen)
+                self._rename_plainly(batch, aside, some, {}, rest, errors, seen=seen)
             for index, source, destination in rest:
                 try:
                     _refuse_other(source, seen[index])
@@ -212,24 +212,22 @@ class Renames:
         for directory, some in _by_directory(renames, end=1).items():
             if self.exclusive_rename:
                 entries = _ENTRIES_A_RENAME * len(some) if len(some) >= WORTH_A_LISTING else 0
-                holds = may_hold_sidecars(directory, entries) if entries else None
-                with_sidecar = [] if holds is False else _with_sidecar(directory, some)
-                bare = [numbered for numbered in some if numbered not in with_sidecar] if with_sidecar else some
+                has_none = bool(entries) and may_hold_sidecars(directory, entries) is False
                 rest: list[_Numbered] = []
                 renamed: dict[str, _Numbered] = {}
                 try:
-                    self._rename_bare(batch, directory, bare, renamed, rest, errors)
+                    self._rename_plainly(batch, directory, some, renamed, rest, errors, sidecars=not has_none)
                 finally:
                     # Looks at each file of a large directory, which is not listed.
-                    self._put_others_back(directory, renamed, errors, entries if holds is False else 0)
-                some = with_sidecar + rest
+                    self._put_others_back(directory, renamed, errors, entries if has_none else 0)
+                some = rest
             for index, source, destination in some:
                 try:
                     self.rename_file(source, destination, False, held=batch, files_of_job=True)
                 except StoreError as error:
                     errors[index] = error
 
-    def _rename_bare(
+    def _rename_plainly(
         self,
         batch: Held,
         directory: str,
@@ -237,9 +235,14 @@ class Renames:
         renamed: dict[str, _Numbered],
         rest: list[_Numbered],
         errors: dict[int, StoreError],
+        *,
         seen: Sequence[tuple[str | None, int]] | None = None,
+        sidecars: bool = False,
     ) -> None:
-        """Renames files without sidecars into one directory; adds each to `renamed`, `rest` or `errors`."""
+        """Renames files into one directory; adds each to `renamed`, `rest` or `errors`.
+
+        With `sidecars` it may hold some of names that do not exist.
+        """
         checked: set[str] = set()
         rename, name_at = kernel_rename.rename_no_replace, len(directory) + 1
         for numbered in renames:
@@ -254,6 +257,8 @@ class Renames:
                     checked.add(above)
                 if seen is not None:
                     _refuse_other(source, seen[numbered[0]])
+                if sidecars:
+                    drop_orphan(Place(second, None, guarded=False))
                 # By whole names: see `ends_of`.
                 rename(first, second)
             except StoreError as error:
@@ -467,20 +472,6 @@ def _remove_what_was_left(beside: str) -> None:
             for name in os.listdir(beside):
                 os.unlink(f"{beside}/{name}")
             os.rmdir(beside)
-
-
-def _with_sidecar(directory: str, renames: list[_Numbered]) -> list[_Numbered]:
-    """Returns the files whose new names have a sidecar; one look each."""
-    cut = len(directory) + 1
-
-    def has_sidecar(destination: StorePath) -> bool:
-        try:
-            return os.access(f"{directory}/.{destination.path[cut:]}.crc", os.F_OK)
-        except ValueError:
-            # Not a valid name: the rename reports it.
-            return False
-
-    return [numbered for numbered in renames if has_sidecar(numbered[2])]
 
 
 def _by_directory(renames: Sequence[tuple[StorePath, StorePath]], *, end: Literal[0, 1]) -> dict[str, list[_Numbered]]:
