@@ -109,7 +109,8 @@ def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
         finally:
             os.close(above)
     if number == errno.ELOOP:
-        raise _link_on(base, rest)
+        # Names the link.
+        return _walk(base, rest, flags)
     raise OSError(number, os.strerror(number), path)
 
 
@@ -119,7 +120,7 @@ def refuse_link(path: str) -> StoreLinkError:
 
 
 def _walk(base: str, rest: str, flags: int) -> int:
-    """Opens a directory segment by segment, without openat2."""
+    """Opens a directory segment by segment, without openat2; the error of a link names it."""
     handle = os.open(base, _PASSED)
     segments = rest.split("/")
     for number, segment in enumerate(segments):
@@ -137,19 +138,11 @@ def _walk(base: str, rest: str, flags: int) -> int:
     return handle
 
 
-def _link_on(base: str, rest: str) -> StoreLinkError:
-    segments = rest.split("/")
-    for number in range(1, len(segments)):
-        if _is_link(found := _joined(base, segments[:number]), None):
-            return refuse_link(found)
-    return refuse_link(_joined(base, segments))
-
-
 def _joined(base: str, segments: list[str]) -> str:
     return "/".join([base if base != "/" else "", *segments])
 
 
-def _is_link(name: str, at: int | None) -> bool:
+def _is_link(name: str, at: int) -> bool:
     try:
         return stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode)
     except OSError:
