@@ -71,11 +71,10 @@ class Timed(HdfsStore):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         self.began = self.began or time.perf_counter()
-        errors = await super().rename_files(renames, seen=seen, identities=identities, looks=looks)
+        errors = await super().rename_files(renames, seen=seen, looks=looks)
         self.ended = time.perf_counter()
         return errors
 

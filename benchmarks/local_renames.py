@@ -27,13 +27,6 @@ _BATCH = 128
 Pairs = Sequence[tuple[str, str]]
 
 
-class _WithoutTheLook(Disk):
-    """As it was: nothing looks at the source directories once their files went."""
-
-    def _look_for_strangers(self, *_: object) -> None:
-        return
-
-
 def _by_whole_names(disk: Renames) -> Callable[[Pairs], None]:
     def rename(pairs: Pairs) -> None:
         for first in range(0, len(pairs), _BATCH):
@@ -91,8 +84,7 @@ def main() -> None:
     parser.add_argument("--root", default=None, help="a directory of the file system that is measured")
     given = parser.parse_args()
     ways = {
-        "whole names, one look for links a directory": _by_whole_names(_WithoutTheLook(exclusive_rename=True)),
-        "the same, each source directory listed afterwards": _by_whole_names(Disk(exclusive_rename=True)),
+        "whole names, one look for links a directory": _by_whole_names(Disk(exclusive_rename=True)),
         "both directories held open": _through_open_directories,
     }
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}

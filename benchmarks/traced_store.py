@@ -72,15 +72,12 @@ class TracedStore(ForwardingStore):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         # Counted as what it stands for.
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         return await self._traced(
-            "rename_file",
-            lambda: inner.rename_files(renames, seen=seen, identities=identities, looks=looks),
-            times=len(renames),
+            "rename_file", lambda: inner.rename_files(renames, seen=seen, looks=looks), times=len(renames)
         )
 
     async def _traced(self, name: str, send: Callable[[], Awaitable[T]], times: int = 1) -> T:

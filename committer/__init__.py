@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from committer.api.recover import recover, settle
     from committer.api.task import TaskAttempt, open_task
     from committer.api.uploads import UploadInfo, abort_uploads, list_uploads
-    from committer.api.validate import ValidationReport, validate
-    from committer.api.winners import Winners, list_winners
+    from committer.api.validate import ValidationReport, Winners, list_winners, validate
     from committer.committers.results import CommitPlan, JobReport, committed_files
     from committer.errors import CommitterError
     from committer.options.config import CommitterConfig
@@ -89,14 +88,14 @@ _HOMES = {
     "TaskCommit": "committer.records.task_commit",
     "UploadInfo": "committer.api.uploads",
     "ValidationReport": "committer.api.validate",
-    "Winners": "committer.api.winners",
+    "Winners": "committer.api.validate",
     "abort_uploads": "committer.api.uploads",
     "attach_job": "committer.api.job_opening",
     "cleanup": "committer.api.cleanup",
     "committed_files": "committer.committers.results",
     "list_jobs": "committer.api.list_jobs",
     "list_uploads": "committer.api.uploads",
-    "list_winners": "committer.api.winners",
+    "list_winners": "committer.api.validate",
     "load_record": "committer.api.load_record",
     "open_job": "committer.api.job_opening",
     "open_task": "committer.api.task",

@@ -296,10 +296,6 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
             raise InvalidPathError(f"{self} does not lie below {base}", path=self)
         return self.path[1 if base.path == "/" else len(base.path) + 1 :]
 
-    def depth_below(self, base: StorePath) -> int:
-        """Returns the number of segments below `base`: 0 for `base` itself, 1 for its children."""
-        return 0 if self == base else self.relative_to(base).count("/") + 1
-
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}" if self.authority else f"{self.scheme}:{self.path}"
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
-from committer.flow.runtime import Runtime, SystemRuntime, Timer
-
-T = TypeVar("T")
+from committer.flow.runtime import Runtime
 
 _SHORTER: Final = 1000
 
@@ -22,7 +19,6 @@ class ShortWaits(Runtime):
     """The machine's, but a wait of a second takes a millisecond, after which its clocks are a second further."""
 
     def __init__(self) -> None:
-        self._machine = SystemRuntime()
         self._ahead_s = 0.0
 
     def monotonic(self) -> float:
@@ -38,23 +34,3 @@ class ShortWaits(Runtime):
         over = self.monotonic() + seconds
         await asyncio.sleep(seconds / _SHORTER)
         self._ahead_s = max(self._ahead_s, over - time.monotonic())
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """A timer of the running loop, at its time."""
-        return self._machine.call_later(seconds, callback)
-
-    async def run_blocking(self, call: Callable[[], T]) -> T:
-        """In a thread."""
-        return await self._machine.run_blocking(call)
-
-    def nonce(self, nbytes: int = 6) -> str:
-        """The operating system's bytes."""
-        return self._machine.nonce(nbytes)
-
-    def uuid(self) -> str:
-        """`uuid.uuid4`."""
-        return self._machine.uuid()
-
-    def random(self) -> float:
-        """`random.random`."""
-        return self._machine.random()

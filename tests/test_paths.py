@@ -75,7 +75,6 @@ def test_uri_round_trip(name: str, base: str) -> None:
     assert StorePath.from_uri(path.uri) == path
     assert path.relative_to(StorePath.of(base)) == name
     assert path.is_under(StorePath.of(base))
-    assert path.depth_below(StorePath.of(base)) == name.count("/") + 1
     assert StorePath.of(str(path)) == path
 
 
@@ -237,16 +236,12 @@ def test_parts() -> None:
     assert path.parent.parent == root.parent == root
     assert (root / "x").path == "/x"
     assert (root / "x").relative_to(root) == "x"
-    assert path.depth_below(root) == 2
-    assert path.depth_below(path) == 0
     assert not path.is_under(path)
     assert not root.is_under(root)
     assert not StorePath.of("gs://b/xy").is_under(StorePath.of("gs://b/x"))
     for other in (path, StorePath.of("gs://b/x/yz"), StorePath.of("gs://c"), StorePath.of("s3://b"), path / "z"):
         with pytest.raises(InvalidPathError):
             path.relative_to(other)
-    with pytest.raises(InvalidPathError):
-        root.depth_below(path)
 
 
 def test_values() -> None:

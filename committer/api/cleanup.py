@@ -446,7 +446,7 @@ async def cleanup(
         StoreError, MultipleError: A call failed. With `force` also if the last steps of the job `job_id` failed
         for a reason that may pass: it was not removed.
     """
-    report = await _cleanup(
+    report = await clean_and_report(
         dest, job_id=job_id, older_than=older_than, force=force, storage_options=storage_options, config=config
     )
     if job_id is not None and job_id in report.kept:
@@ -490,43 +490,6 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
         )
 
 
-@advised
-async def forget_outcome(
-    dest: Destination,
-    job_id: str,
-    *,
-    storage_options: Mapping[str, object] | None = None,
-    config: ConfigLike | None = None,
-) -> CleanupReport:
-    """Cleans up one job and its kept outcome, but no decided job that did not end: for a job that is never repeated."""
-    return await _cleanup(dest, job_id=job_id, forgets=True, storage_options=storage_options, config=config)
-
-
-@advised
-async def plan_cleanup(
-    dest: Destination,
-    *,
-    job_id: str | None = None,
-    older_than: timedelta | float | None = None,
-    force: bool = False,
-    storage_options: Mapping[str, object] | None = None,
-    config: ConfigLike | None = None,
-) -> CleanupReport:
-    """Returns what `cleanup` would do now, with the same arguments and errors; changes nothing.
-
-    A job for which `cleanup` of that job alone raises is among the kept ones, with the reason.
-    """
-    return await _cleanup(
-        dest,
-        job_id=job_id,
-        older_than=older_than,
-        force=force,
-        dry=True,
-        storage_options=storage_options,
-        config=config,
-    )
-
-
 def _is_age(seconds: object) -> bool:
     return isinstance(seconds, int | float) and seconds >= 0
 
@@ -543,17 +506,23 @@ def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> f
     return age_s
 
 
-async def _cleanup(
+@advised
+async def clean_and_report(
     dest: Destination,
     *,
-    job_id: str | None,
+    job_id: str | None = None,
     older_than: timedelta | float | None = None,
     force: bool = False,
     dry: bool = False,
     forgets: bool = False,
-    storage_options: Mapping[str, object] | None,
-    config: ConfigLike | None,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
 ) -> CleanupReport:
+    """Cleans up as `cleanup`, but only reports that a job is kept for which `cleanup` of that job alone raises.
+
+    `dry` changes nothing. `forgets` removes a kept outcome, too, but no decided job that did not end: for a job that
+    is never repeated.
+    """
     if job_id is None and older_than is None:
         raise ConfigurationError(
             "cleanup needs job_id or older_than",

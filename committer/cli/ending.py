@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from committer.api.cleanup import CleanupReport, cleanup, clock_told, plan_cleanup, refuse_to_clean
+from committer.api.cleanup import CleanupReport, clean_and_report, cleanup, clock_told, refuse_to_clean
 from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, NO_RECORD, JobInfo, list_jobs
 from committer.api.recover import check_recovery, check_settlement, recover, settle
 from committer.cli.looking import Look
@@ -260,7 +260,9 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     """
     session, job_id = target.session, target.job_id or None
     try:
-        report = await plan_cleanup(target.uri, job_id=job_id, older_than=older_than, force=force, **session.reach)
+        report = await clean_and_report(
+            target.uri, job_id=job_id, older_than=older_than, force=force, dry=True, **session.reach
+        )
     except JobNotFoundError:
         if job_id is not None and await left_entries(target):
             return planned_end(target, Look(None), "cleanup", "delete its entries")

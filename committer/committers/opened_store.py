@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import anyio
 
 from committer.events import Statistics, names
-from committer.flow.pacing import Claim, Weights, claim_limits
+from committer.flow.pacing import Claim, claim_limits
 from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
 from committer.options.config import CommitterConfig
@@ -38,7 +38,7 @@ def paced(
         statistics=statistics,
         retry_policy=DEFAULT_POLICY,
         owned=owned,
-        weights=Weights(config.io_read_weight, config.io_write_weight, config.io_delete_weight),
+        weights={"read": config.io_read_weight, "write": config.io_write_weight, "delete": config.io_delete_weight},
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from aiolimiter import AsyncLimiter
@@ -211,24 +211,14 @@ class Limits:
 Kind: TypeAlias = Literal["read", "write", "delete"]
 
 
-class Weights(NamedTuple):
-    """Tokens that one call of each kind costs; 0 exempts a kind from the rate, not from the concurrency.
+Weights: TypeAlias = Mapping[Kind, float]
+"""Tokens that one call of each kind costs; 0 exempts a kind from the rate, not from the concurrency.
 
-    One each (in a batch delete, each name), as Azure and S3 count requests per second. Hadoop's ABFS client paces
-    only renames, one token each (`AzureBlobFileSystem.commitSingleFileByRename`), much like ``Weights(0, 1, 0)``.
-    """
+Hadoop's ABFS client paces only renames, one token each (`AzureBlobFileSystem.commitSingleFileByRename`).
+"""
 
-    read: float = 1.0
-    write: float = 1.0
-    delete: float = 1.0
-
-    @property
-    def by_kind(self) -> dict[Kind, float]:
-        """The weights as a table."""
-        return {"read": self.read, "write": self.write, "delete": self.delete}
-
-
-ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
+ONE_EACH: Final[Weights] = {"read": 1.0, "write": 1.0, "delete": 1.0}
+"""One each (in a batch delete, each name), as Azure and S3 count requests per second."""
 
 
 _log = job_logger("committer.flow")
@@ -364,7 +354,7 @@ class Pacer:
         """Returns a permit for one wire call. More tokens than the burst come in portions while all others wait."""
         return Permit(self, kind, amount)
 
-    def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
+    def take(self, kind: Kind, now: float, costs: Weights = ONE_EACH) -> bool:
         """Acquires a permit if one is free now; the caller then calls `give_back` with `now`. `costs` is by kind."""
         if self._waiters or self.in_use + 1 > self._slots or now < self._paused_until:
             return False

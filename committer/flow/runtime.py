@@ -11,7 +11,6 @@ import random
 import secrets
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,78 +33,46 @@ class Timer(Protocol):
         """Cancels the callback; does nothing after it ran."""
 
 
-class Runtime(ABC):
-    """Interface of the engine's time, randomness and threads. Compared and hashed by identity."""
+class Runtime:
+    """Time, randomness and threads of the engine: the machine's. Compared and hashed by identity.
 
-    @abstractmethod
-    def monotonic(self) -> float:
-        """Returns the seconds of a clock that never goes back; only differences have a meaning."""
-
-    @abstractmethod
-    def now(self) -> datetime:
-        """Returns the date and time, aware, in UTC."""
-
-    @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Waits; zero or less only lets other tasks run."""
-
-    @abstractmethod
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Schedules `callback` on the running loop after `seconds`; never calls it before returning."""
-
-    @abstractmethod
-    async def run_blocking(self, call: Callable[[], T]) -> T:
-        """Runs a blocking call in a thread, in this context. A hop costs 25-100 us: batch system calls."""
-
-    @abstractmethod
-    def nonce(self, nbytes: int = 6) -> str:
-        """Returns `nbytes` random bytes in hexadecimal."""
-
-    @abstractmethod
-    def uuid(self) -> str:
-        """Returns a random UUID, version 4, with hyphens."""
-
-    @abstractmethod
-    def random(self) -> float:
-        """Returns a random number, at least 0 and below 1."""
-
-
-class SystemRuntime(Runtime):
-    """Runtime of the machine's clocks, the system's randomness, and own threads in each running loop."""
+    A subclass for tests overrides every method whose result must be the same in each run.
+    """
 
     # Called twice for every store call, so without a wrapper.
     monotonic: staticmethod[[], float] = staticmethod(time.monotonic)
 
     def now(self) -> datetime:
-        """Returns the machine's date and time in UTC."""
+        """Returns the date and time, aware, in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """Calls `asyncio.sleep`."""
+        """Waits; zero or less only lets other tasks run."""
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Schedules a timer of the running loop."""
+        """Schedules `callback` on the running loop after `seconds`; never calls it before returning."""
         return asyncio.get_running_loop().call_later(seconds, callback)
 
     async def run_blocking(self, call: Callable[[], T]) -> T:
-        """Calls `anyio.to_thread.run_sync`, at most 32 at once per loop; a cancelled caller abandons its call.
+        """Runs a blocking call in a thread, in this context, at most 32 at once per loop.
 
+        A hop costs 25-100 us: batch system calls. A cancelled caller abandons its call.
         Does not use the loop's default threads (`asyncio.to_thread`): a program may use all of them to write to
         blocking files, and each write may wait for a call made here.
         """
         return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter())
 
     def nonce(self, nbytes: int = 6) -> str:
-        """Returns random bytes of the operating system, unique and unguessable."""
+        """Returns `nbytes` random bytes of the operating system in hexadecimal, unique and unguessable."""
         return secrets.token_hex(nbytes)
 
     def uuid(self) -> str:
-        """Calls `uuid.uuid4`."""
+        """Returns a random UUID, version 4, with hyphens."""
         return str(uuid.uuid4())
 
     def random(self) -> float:
-        """Calls `random.random`, which is good enough for jitter."""
+        """Returns a random number, at least 0 and below 1, good enough for jitter."""
         return random.random()
 
 
@@ -118,8 +85,8 @@ def _limiter() -> CapacityLimiter:
         return limiter
 
 
-_SYSTEM = SystemRuntime()
-_current: ContextVar[Runtime] = ContextVar("committer_runtime", default=_SYSTEM)
+_MACHINE = Runtime()
+_current: ContextVar[Runtime] = ContextVar("committer_runtime", default=_MACHINE)
 
 
 def current_runtime() -> Runtime:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import struct
 import tempfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -32,8 +31,6 @@ _ARRAY_32 = 0xDD
 class _Block(NamedTuple):
     offset: int
     length: int
-    items: int
-    checksum: int
 
 
 class Closable(ABC):
@@ -92,24 +89,17 @@ class SpillFile(Closable, Generic[T]):
     async def read(self) -> AsyncIterator[T]:
         """Iterates over the items so far, a block in memory at a time.
 
-        Raises `RecordError` if more or fewer items come back than were appended, `CommitterError` if the disk fails.
+        Raises `RecordError` if a block cannot be decoded, `CommitterError` if the disk fails.
         """
         await self._writable()
         # Copied, so that every reader sees the list as of now.
         _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
-        expected, blocks, tail, in_tail = self.count, tuple(self._blocks), bytes(self._buffer), self._buffered
-        seen = 0
+        blocks, tail = tuple(self._blocks), bytes(self._buffer)
         for block in blocks:
-            items = self._decode(await self._read_block(block), block.items)
-            seen += len(items)
-            for item in items:
+            for item in self._decode(await self._read_block(block)):
                 yield item
-        items = self._decode(tail, in_tail)
-        seen += len(items)
-        for item in items:
+        for item in self._decode(tail):
             yield item
-        if seen != expected:
-            raise lost(f"{seen} of {expected} items came back")
 
     async def close(self) -> None:
         """Frees the file and the memory. May be called twice."""
@@ -135,15 +125,15 @@ class SpillFile(Closable, Generic[T]):
 
     async def _write_block(self) -> None:
         _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
-        data, items = self._buffer, self._buffered
+        data = self._buffer
         self._buffer, self._buffered = _new_buffer(), 0
         self._may_append.clear()
         try:
             async with self._disk:
                 offset = self._size
-                checksum = await self._run_to_the_end(lambda: self._write(data, offset))
+                await self._run_to_the_end(lambda: self._write(data, offset))
                 self._size += len(data)
-                self._blocks.append(_Block(offset, len(data), items, checksum))
+                self._blocks.append(_Block(offset, len(data)))
         except BaseException as error:
             self._broken = error
             if isinstance(error, OSError):
@@ -152,14 +142,13 @@ class SpillFile(Closable, Generic[T]):
         finally:
             self._may_append.set()
 
-    def _write(self, data: bytearray, offset: int) -> int:
+    def _write(self, data: bytearray, offset: int) -> None:
         if self._file is None:
             self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._file.fileno(), rest, offset)
             rest, offset = rest[written:], offset + written
-        return zlib.crc32(data)
 
     async def _read_block(self, block: _Block) -> bytes:
         async with self._disk:
@@ -167,16 +156,9 @@ class SpillFile(Closable, Generic[T]):
             if file is None:
                 raise ValueError("the spill file was closed while it was read")
             try:
-                data, checksum = await self._run_to_the_end(lambda: self._read(file, block))
+                return await self._run_to_the_end(lambda: os.pread(file.fileno(), block.length, block.offset))
             except OSError as error:
                 self._fail(error)
-        if checksum != block.checksum:
-            raise lost(f"a block of {block.length} bytes has another checksum")
-        return data
-
-    def _read(self, file: BinaryIO, block: _Block) -> tuple[bytes, int]:
-        data = os.pread(file.fileno(), block.length, block.offset)
-        return data, zlib.crc32(data)
 
     async def _run_to_the_end(self, call: Callable[[], R]) -> R:
         """Runs a call in a thread and waits for its end even when cancelled, since it uses the descriptor."""
@@ -191,16 +173,13 @@ class SpillFile(Closable, Generic[T]):
                 hop.exception()
             raise
 
-    def _decode(self, data: bytes, items: int) -> list[T]:
-        if not items:
-            return []
+    def _decode(self, data: bytes) -> list[T]:
         try:
-            decoded = self._decoder.decode(data)
+            return cast("list[T]", self._decoder.decode(data))
         except msgspec.DecodeError as error:
-            raise lost(f"a block does not decode: {error}") from error
-        if len(decoded) != items:
-            raise lost(f"{len(decoded)} of {items} items of a block came back")
-        return cast("list[T]", decoded)
+            raise RecordError(
+                f"a temporary file was changed: a block does not decode: {error}", operation="spill"
+            ) from error
 
     def _fail(self, error: BaseException) -> NoReturn:
         try:
@@ -220,11 +199,6 @@ def _new_buffer() -> bytearray:
     return bytearray(_ARRAY_HEADER.size)
 
 
-def lost(what: str) -> RecordError:
-    """Returns the error of a file that differs from what was written."""
-    return RecordError(f"a temporary file gave back something else than was written: {what}", operation="spill")
-
-
 _log = job_logger("committer.flow")
 
 
@@ -238,7 +212,7 @@ MOST_AHEAD: Final = 4 << 20
 class NumberedSpill(Closable, Generic[T]):
     """Cache on disk of items that its user can get again at a higher cost. A context manager.
 
-    So it never fails: if the disk is full or returns other data than was written, it ends with a warning, and drops
+    So it never fails: if the disk fails, it ends with a warning, and drops
     items; also items beyond `most_bytes` on the disk, which may be memory. First added to, then read repeatedly.
     """
 

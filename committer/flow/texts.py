@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from committer.file_names import is_utf_8
-from committer.flow.spill import Closable, SpillFile, lost
+from committer.flow.spill import Closable, SpillFile
 
 T = TypeVar("T")
 
@@ -54,13 +54,6 @@ BLOCK: Final = 1 << 16
 """Hashes in memory before they go to disk."""
 
 
-class Lacking(NamedTuple):
-    """Texts that another `Repeats` has and this one lacks: their number, and hashes of some."""
-
-    hashes: set[int]
-    number: int
-
-
 class Repeats(Closable):
     """Finds texts that were added more than once, by their hashes of 8 bytes. A context manager.
 
@@ -90,13 +83,8 @@ class Repeats(Closable):
             return _repeated(self._hashes)
         await self._spill()
         found: set[int] = set()
-        seen = 0
         for file in self._files:
-            hashes = await _hashes_of(file)
-            seen += len(hashes)
-            found |= _repeated(hashes)
-        if seen != self.count:
-            raise lost(f"{seen} of {self.count} hashes came back")
+            found |= _repeated(await _hashes_of(file))
         return found
 
     async def common(self, others: Repeats, *, kept: int = BLOCK) -> set[int] | HashFilter:
@@ -112,14 +100,14 @@ class Repeats(Closable):
                 found.update(several)
         return found
 
-    async def lacking(self, others: Repeats, *, most: int) -> Lacking:
-        """Returns texts that were added to `others` and not here, with at most `most` hashes."""
+    async def lacking(self, others: Repeats, *, most: int) -> tuple[set[int], int]:
+        """Returns hashes, at most `most`, and the number of texts that were added to `others` and not here."""
         hashes, count = set[int](), 0
         async for mine, theirs in self._beside(others):
             theirs -= mine
             count += len(theirs)
             hashes.update(islice(theirs, most - len(hashes)))
-        return Lacking(hashes, count)
+        return hashes, count
 
     async def _beside(self, others: Repeats) -> AsyncIterator[tuple[set[int], set[int]]]:
         if not (self._files or others._files):

@@ -271,15 +271,5 @@ def decode_facts(data: bytes, *, source: str) -> list[Fact]:
     """Decodes JSON lines of facts; raises RecordError if a line is none."""
     try:
         return _FACT_LINES.decode_lines(data)
-    except UNDECODABLE:
-        # Decode again, to name the line.
-        return _decode_by_line(data, source)
-
-
-def _decode_by_line(data: bytes, source: str) -> list[Fact]:
-    facts: list[Fact] = []
-    try:
-        facts.extend(_FACT_LINES.decode(line) for line in data.splitlines())
     except UNDECODABLE as error:
-        raise RecordError(f"line {len(facts) + 1} is not a fact: {error}", path=source) from error
-    return facts
+        raise RecordError(f"a line is not a fact: {error}", path=source) from error

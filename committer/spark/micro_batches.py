@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from committer.api.cleanup import forget_outcome
+from committer.api.cleanup import clean_and_report
 from committer.api.job_opening import attach_job, open_job
 from committer.api.recover import recover
 from committer.errors import (
@@ -125,8 +125,12 @@ async def forget_batch(options: WriteOptions, query: str, batch: int, sink: str 
 
 async def _forget(options: WriteOptions, job_id: str) -> None:
     try:
-        await forget_outcome(
-            options.path, job_id, storage_options=await options.resolve_storage(), config=options.config
+        await clean_and_report(
+            options.path,
+            job_id=job_id,
+            forgets=True,
+            storage_options=await options.resolve_storage(),
+            config=options.config,
         )
     except JobNotFoundError:
         return

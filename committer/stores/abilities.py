@@ -344,7 +344,6 @@ class SupportsBatchRename(Protocol):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames files in any order, as `Store.rename_file` does; replaces nothing. Without `seen` none may be a link.
@@ -355,7 +354,6 @@ class SupportsBatchRename(Protocol):
             renames: Source and destination of each.
             seen: Identity and length that each source must have, checked right before its rename; another file stays
                 and is reported as `StorePreconditionError` or `StoreIsADirectoryError`.
-            identities: The identity that a record gives for each source, or None. No condition; it can spare looks.
             looks: False if no source is a directory: spares a store that renames both alike a look at each, except with
                 `seen`. (A count of their directory tells, see
                 `committer.stores.abilities.SupportsTreeCounts`.)

@@ -196,18 +196,13 @@ class ForwardingStore(Wrapper, Store):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; `call` gets the first paths."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
-        return await self.call(
-            RENAME_FILES,
-            partial(inner.rename_files, renames, seen=seen, identities=identities, looks=looks),
-            *renames[0],
-        )
+        return await self.call(RENAME_FILES, partial(inner.rename_files, renames, seen=seen, looks=looks), *renames[0])
 
     async def count_tree(self, directory: StorePath) -> TreeCounts:
         """See `SupportsTreeCounts.count_tree`."""

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.events import Statistics, names
-from committer.flow.pacing import Claim, Pacer, Weights
+from committer.flow.pacing import ONE_EACH, Claim, Pacer, Weights
 from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, nothing_was_done, retry
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -36,7 +36,6 @@ _log = job_logger("committer.stores")
 
 T = TypeVar("T")
 
-DEFAULT_WEIGHTS: Final = Weights()
 
 _ONE: Final = (None,)
 
@@ -74,7 +73,7 @@ class PacedStore(ForwardingStore):
         statistics: Statistics,
         retry_policy: RetryPolicy = DEFAULT_POLICY,
         owned: bool = True,
-        weights: Weights = DEFAULT_WEIGHTS,
+        weights: Weights = ONE_EACH,
         claim: Claim | None = None,
     ) -> None:
         super().__init__(inner)
@@ -84,7 +83,6 @@ class PacedStore(ForwardingStore):
         self.statistics = statistics
         self.retry_policy = retry_policy
         self.weights = weights
-        self._costs = weights.by_kind
         self._retries = 0
         self._retries_to_log = 10
 
@@ -103,7 +101,7 @@ class PacedStore(ForwardingStore):
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
-        if not pacer.take(operation.kind, started, self._costs):
+        if not pacer.take(operation.kind, started, self.weights):
             with statistics.timed(statistic):
                 return await self._attempts(operation, send)
         statistics.count(names.STORE_IO_REQUEST)
@@ -145,7 +143,7 @@ class PacedStore(ForwardingStore):
         async def attempt() -> T:
             if first:
                 self._fail(first.pop(), repetition)
-            async with self.pacer.permit(kind, self._costs[kind] * len(of)) as permit:
+            async with self.pacer.permit(kind, self.weights[kind] * len(of)) as permit:
                 if permit.waited_s > 0.0:
                     self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
                 self.statistics.count(names.STORE_IO_REQUEST)
@@ -239,7 +237,7 @@ class PacedStore(ForwardingStore):
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
-        if not pacer.take("write", started, self._costs):
+        if not pacer.take("write", started, self.weights):
             await self.call(RENAME_FILE, send, source, destination)
             return
         statistics.count(names.STORE_IO_REQUEST)
@@ -256,19 +254,18 @@ class PacedStore(ForwardingStore):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, tokens and counts for each file."""
         inner, many = BATCH_RENAME.required(self.inner, "rename_files"), len(renames)
         statistics = self.statistics
-        async with self.pacer.permit("write", many * self._costs["write"]) as permit:
+        async with self.pacer.permit("write", many * self.weights["write"]) as permit:
             if permit.waited_s > 0.0:
                 statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
             statistics.count(names.STORE_IO_REQUEST, many)
             started = self.pacer.runtime.monotonic()
             try:
-                errors = await inner.rename_files(renames, seen=seen, identities=identities, looks=looks)
+                errors = await inner.rename_files(renames, seen=seen, looks=looks)
             except MemoryError as error:
                 # Any number of them may have been renamed.
                 errors = dict.fromkeys(range(many), out_of_memory(error))

@@ -30,8 +30,7 @@ import committer as engine
 from committer import advice
 from committer.api.list_jobs import JobInfo
 from committer.api.uploads import UploadInfo
-from committer.api.validate import ValidationReport
-from committer.api.winners import Winners
+from committer.api.validate import ValidationReport, Winners
 from committer.committers import results
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from committer.flow.pacing import forget_limits
-from committer.flow.runtime import SystemRuntime, use_runtime
+from committer.flow.runtime import Runtime, use_runtime
 from committer.testing.virtual_time import BEGINNING
 
 A = TypeVarTuple("A")
@@ -149,7 +149,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         super().close()
 
 
-class LoopRuntime(SystemRuntime):
+class LoopRuntime(Runtime):
     """Runtime of a virtual loop, with randomness from a seed and without threads."""
 
     def __init__(self, loop: VirtualLoop, seed: int = 0) -> None:

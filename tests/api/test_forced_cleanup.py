@@ -6,7 +6,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.api.cleanup import plan_cleanup
+from committer.api.cleanup import clean_and_report
 from committer.errors import (
     JobDecidedError,
     MultipleError,
@@ -150,6 +150,6 @@ async def test_a_failure_that_may_pass_gives_nothing_up(
 async def test_a_plan_changes_nothing(place: Place) -> None:
     await leave_half_taken_back(place)
     before = place.all_files()
-    report = await plan_cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
+    report = await clean_and_report(place.dest, dry=True, job_id="j", force=True, storage_options=place.options)
     assert (report.removed, report.given_up) == (["j"], {})
     assert place.all_files() == before

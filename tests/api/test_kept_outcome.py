@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.api.cleanup import forget_outcome, plan_cleanup
+from committer.api.cleanup import clean_and_report
 from committer.errors import CommitterError, JobExistsError, JobStateError, JobUndecidedError, OutcomeKeptError
 from committer.records.job_state import JobOutcome
 from committer.stores.local import LocalStore
@@ -80,7 +80,7 @@ async def test_cleanup_by_name_refuses_it_unless_forced(place: Place, beside: bo
         await committer.cleanup(place.dest, job_id="job-1", storage_options=place.options)
     assert (caught.value.outcome, place.all_files()) == ("committed", before)
     assert "force=True" in caught.value.next_step
-    planned = await plan_cleanup(place.dest, job_id="job-1", storage_options=place.options)
+    planned = await clean_and_report(place.dest, dry=True, job_id="job-1", storage_options=place.options)
     assert list(planned.kept) == ["job-1"]
     report = await committer.cleanup(place.dest, job_id="job-1", force=True, storage_options=place.options)
     assert (report.removed, report.kept, place.temporary()) == (["job-1"], {}, set())
@@ -89,7 +89,7 @@ async def test_cleanup_by_name_refuses_it_unless_forced(place: Place, beside: bo
 
 async def test_forgetting_takes_an_outcome_and_no_decision(place: Place) -> None:
     await committed(place)
-    report = await forget_outcome(place.dest, "job-1", storage_options=place.options)
+    report = await clean_and_report(place.dest, job_id="job-1", forgets=True, storage_options=place.options)
     assert (report.removed, place.temporary()) == (["job-1"], set())
     job = await place.open_job(job_id="job-2", config=KEPT)
     await place.run_task(job, 0, {"part-9": b"abc"})
@@ -97,7 +97,7 @@ async def test_forgetting_takes_an_outcome_and_no_decision(place: Place) -> None
     with pytest.raises(SimulatedCrash):
         await job.commit()
     place.store = FaultyStore(place.space.store()) if isinstance(place, MemoryPlace) else FaultyStore(LocalStore())
-    report = await forget_outcome(place.dest, "job-2", storage_options=place.options)
+    report = await clean_and_report(place.dest, job_id="job-2", forgets=True, storage_options=place.options)
     assert "recover" in report.kept["job-2"]
     assert (await place.recover("job-2")).success
 

@@ -11,7 +11,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
-from committer.api.cleanup import forget_outcome, plan_cleanup
+from committer.api.cleanup import clean_and_report
 from committer.api.recover import check_recovery
 from committer.errors import CommitterError, ConfigurationError
 from committer.events.display import Display
@@ -107,8 +107,8 @@ CALLS: dict[str, Callable[[str], Awaitable[object]]] = {
     "list_jobs": committer.list_jobs,
     "cleanup by age": lambda dest: committer.cleanup(dest, older_than=0),
     "cleanup of one": lambda dest: committer.cleanup(dest, job_id="open-1"),
-    "plan_cleanup": lambda dest: plan_cleanup(dest, older_than=0),
-    "forget_outcome": lambda dest: forget_outcome(dest, "open-2"),
+    "planned cleanup": lambda dest: clean_and_report(dest, dry=True, older_than=0),
+    "cleanup of an outcome": lambda dest: clean_and_report(dest, job_id="open-2", forgets=True),
     "recover": lambda dest: committer.recover(dest, "open-0", rollback=True),
     "recover what is over": lambda dest: committer.recover(dest, "finished"),
     "check_recovery": lambda dest: check_recovery(dest, "open-0", rollback=True),
@@ -147,7 +147,7 @@ async def test_it_is_closed_when_there_is_no_such_job(call: str, table: str, ope
 async def test_it_is_closed_when_the_call_is_cancelled(table: str, opened: type[Opened]) -> None:
     for turns in range(40):
         opened.made = opened.left = 0
-        cleaning = asyncio.create_task(plan_cleanup(table, older_than=0))
+        cleaning = asyncio.create_task(clean_and_report(table, dry=True, older_than=0))
         for _ in range(turns):
             await asyncio.sleep(0)
         cleaning.cancel()

@@ -12,7 +12,7 @@ import pytest
 import committer
 from committer import sync
 from committer.errors import ConfigurationError, UnsupportedError
-from committer.flow.runtime import SystemRuntime, use_runtime
+from committer.flow.runtime import Runtime, use_runtime
 from committer.paths import StorePath
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultyStore
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 NAMES = ("dataset1/a=1/old", "dataset1/b", "dataset10/c", "dataset1", "dataset1.bak/d")
 
 
-class _Earlier(SystemRuntime):
+class _Earlier(Runtime):
     def __init__(self, hours: float) -> None:
         self._hours = hours
 

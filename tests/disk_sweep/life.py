@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import committer
 from committer import CommitterConfig
-from committer.flow.runtime import SystemRuntime
+from committer.flow.runtime import Runtime
 from committer.stores.local import LocalStore, kernel_rename
 from tests.disk_sweep.account import Tree
 from tests.processes.stopping import without_flag
@@ -61,7 +61,7 @@ def add_neighbour(tree: Tree) -> Tree:
     return {**{name: text for name, text in tree.items() if not name.startswith("p=1/")}, "p=1/r": "r"}
 
 
-class Impatient(SystemRuntime):
+class Impatient(Runtime):
     """Does not wait between two tries."""
 
     async def sleep(self, seconds: float) -> None:

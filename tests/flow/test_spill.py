@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,20 +183,12 @@ async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(
                 await use
 
 
-@pytest.mark.parametrize("lost", ["the end", "items of a block", "a block"])
-async def test_a_file_that_lost_something_is_never_taken_for_whole(lost: str) -> None:
+async def test_a_file_that_lost_its_end_is_never_taken_for_whole() -> None:
     async with SpillFile(int, block_bytes=1000) as spill:
         await fill(spill, range(5000))
-        file, first = spill._file, spill._blocks[0]
-        assert file is not None
-        if lost == "the end":
-            os.truncate(file.fileno(), spill._size - 10)
-        elif lost == "a block":
-            del spill._blocks[1]
-        else:
-            fewer = msgspec.msgpack.encode([70_000] * (first.length // 5))
-            os.pwrite(file.fileno(), fewer.ljust(first.length, b"\0"), 0)
-        with pytest.raises(RecordError, match=r"temporary file|came back"):
+        assert spill._file is not None
+        os.truncate(spill._file.fileno(), spill._size - 10)
+        with pytest.raises(RecordError, match="temporary file"):
             _ = [item async for item in spill.read()]
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import committer
 from committer import CommitterConfig, JobReport, JobSpec, TaskCommit
 from committer.errors import CommitterError
-from committer.flow.runtime import SystemRuntime
+from committer.flow.runtime import Runtime
 from committer.spec import Delivery
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 from committer_testing.simulate.checker import Checker
@@ -62,7 +62,7 @@ def content(task: int, attempt: int, name: str) -> bytes:
     return f"task {task} attempt {attempt} writes {name}\n".encode()
 
 
-class Impatient(SystemRuntime):
+class Impatient(Runtime):
     """The machine's clock, but nothing sleeps, and names come from a seed."""
 
     def __init__(self, seed: int) -> None:

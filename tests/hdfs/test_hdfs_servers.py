@@ -48,7 +48,6 @@ class Interrupted(HdfsStore):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         half = len(renames) // 2

@@ -490,15 +490,3 @@ def test_reading_together_is_reading_each(uris: list[str]) -> None:
         with pytest.raises(RecordError) as raised:
             read_uris(uris, field="u[%d]", what="test", source="")
         assert raised.value.field == f"u[{failed}]"
-
-
-@given(st.lists(st.text("ab./:", min_size=1, max_size=6), min_size=1, max_size=6), st.sampled_from(["file:", "gs://b"]))
-def test_reading_plain_ones_together_is_reading_each(paths: list[str], head: str) -> None:
-    uris = [f"{head}/{path}" for path in paths]
-    try:
-        expected = [str(StorePath.from_uri(uri)) for uri in uris]
-    except ValueError:
-        with pytest.raises(RecordError):
-            read_uris(uris, field="u[%d]", what="test", source="")
-    else:
-        assert list(read_uris(uris, field="u[%d]", what="test", source="")) == expected

@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, Job
-from committer.api.cleanup import plan_cleanup
+from committer.api.cleanup import clean_and_report
 from committer.errors import CommitterError, StoreLinkError
 from committer.testing.faults import Fault
 from tests.job_paths import in_job
@@ -157,7 +157,7 @@ async def attach_and_commit(disk: DiskPlace) -> None:
 
 
 async def look(disk: DiskPlace) -> None:
-    await plan_cleanup(disk.dest, older_than=0, force=True)
+    await clean_and_report(disk.dest, dry=True, older_than=0, force=True)
     await committer.list_jobs(disk.dest)
     await committer.validate(disk.dest)
 

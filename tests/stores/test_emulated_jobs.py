@@ -12,7 +12,7 @@ import pytest
 import committer
 import committer.sync
 from committer.errors import CommitterError, UnsupportedError
-from committer.flow.runtime import SystemRuntime, use_runtime
+from committer.flow.runtime import Runtime, use_runtime
 from tests.stores.emulated_lake import LAKES, EmulatedLake, serve_lake
 
 FILES = {f"year={2000 + task}/part-{number:05}.csv": b"x" * number for task in range(3) for number in range(8)}
@@ -44,7 +44,7 @@ async def write_tasks(job: committer.Job, files: dict[str, bytes] = FILES, *, at
                         await file.write(data)
 
 
-class Ahead(SystemRuntime):
+class Ahead(Runtime):
     """A machine whose clock is thirty days ahead."""
 
     def now(self) -> datetime:

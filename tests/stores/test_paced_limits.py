@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from committer.errors import StoreError, StoreThrottledError, StoreUnavailableError
-from committer.flow.pacing import Pacer, Weights
+from committer.flow.pacing import ONE_EACH, Pacer, Weights
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
 from committer.flow.workers import run_workers
@@ -55,7 +55,7 @@ def weighted(weights: Weights, rate: float = 1.0) -> Bench:
     ],
 )
 async def test_a_call_costs_the_weight_of_its_kind(name: str, seconds: float) -> None:
-    bench = weighted(Weights(read=3, write=5, delete=7))
+    bench = weighted({"read": 3, "write": 5, "delete": 7})
     with use_runtime(bench.runtime):
         await bench.store.probe(bench.path("d"))
         took = bench.runtime.monotonic()
@@ -67,7 +67,7 @@ async def test_a_call_costs_the_weight_of_its_kind(name: str, seconds: float) ->
 
 
 async def test_a_weight_of_nothing_leaves_a_kind_out_of_the_rate() -> None:
-    bench = weighted(Weights(read=0, delete=0))
+    bench = weighted({"read": 0, "write": 1, "delete": 0})
     with use_runtime(bench.runtime):
         for _ in range(50):
             await READS["status"](bench)
@@ -90,8 +90,8 @@ async def test_names_of_a_batch_that_are_sent_again_cost_their_own_number(bench:
 
 
 async def test_a_store_without_retries_keeps_its_weights(bench: Bench) -> None:
-    heavy = PacedStore(bench.faulty, pacer=bench.pacer, statistics=bench.statistics, weights=Weights(write=9))
-    assert without_retries(heavy).weights == Weights(write=9)  # type: ignore[attr-defined]
+    heavy = PacedStore(bench.faulty, pacer=bench.pacer, statistics=bench.statistics, weights={**ONE_EACH, "write": 9})
+    assert without_retries(heavy).weights == {**ONE_EACH, "write": 9}  # type: ignore[attr-defined]
     assert pickle.loads(pickle.dumps(heavy.weights)) == heavy.weights
 
 

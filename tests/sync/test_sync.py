@@ -28,7 +28,7 @@ from committer.errors import (
 )
 from committer.events import JobEvent
 from committer.flow import portal
-from committer.flow.runtime import SystemRuntime, use_runtime
+from committer.flow.runtime import Runtime, use_runtime
 from committer.logs import audit, current_audit
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
@@ -251,7 +251,7 @@ def test_eight_threads_on_one_attempt(tmp_path: Path) -> None:
 
 
 def test_context_variables_of_the_caller_hold(tmp_path: Path) -> None:
-    class Named(SystemRuntime):
+    class Named(Runtime):
         def uuid(self) -> str:
             return "from-the-caller"
 

@@ -324,10 +324,7 @@ class PublishFiles(Stage[CommitState, Published]):
         async def publish(some: Sequence[PlannedFile]) -> None:
             nonlocal done
             renames = [self._ends(file) for file in some]
-            if looks:
-                errors = await store.rename_files(renames, identities=[file.identity for file in some])
-            else:
-                errors = await store.rename_files(renames, looks=False)
+            errors = await store.rename_files(renames, looks=looks)
 
             async def settle(index: int) -> None:
                 await self._settle(some[index], *renames[index], errors[index])

@@ -460,7 +460,6 @@ class HdfsStore(Store):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames many files in a few threads, replacing nothing; two calls each, one without `looks`."""

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from committer.file_names import working_part
 from committer.paths import StorePath
@@ -180,7 +180,7 @@ def read_all(handle: int, size: int, most: int) -> bytes:
 def sidecar(place: Place) -> Place:
     """Returns the place of a file's Java checksum."""
     directory, slash, name = place.name.rpartition("/")
-    return place._replace(name=f"{directory}{slash}.{name}.crc")
+    return Place(f"{directory}{slash}.{name}.crc", place.at, guarded=place.guarded)
 
 
 def drop_sidecar(place: Place) -> None:
@@ -222,37 +222,27 @@ def may_hold_sidecars(directory: str, most: int) -> bool | None:
     return False
 
 
-class Among(NamedTuple):
-    """Entries found under some names: `others` maps to True for directories, `numbers` regular files to inodes."""
+def others_among(directory: str, names: Collection[str], most: int) -> dict[str, bool]:
+    """Finds which of some names in a directory are no regular files; maps them to True for a directory.
 
-    others: dict[str, bool]
-    numbers: dict[str, int]
-
-
-def look_among(directory: str, names: Collection[str], most: int) -> Among:
-    """Looks up some names in a directory: lists at most `most` entries, then looks at each remaining name."""
+    Lists at most `most` entries, then looks at each remaining name.
+    """
     unseen = set(names)
     others: dict[str, bool] = {}
-    numbers: dict[str, int] = {}
     if most:
         with suppress(OSError), Entries(directory) as entries:
             for entry in islice(entries, most):
-                name = entry.name
-                if name in unseen:
-                    if entry.is_file(follow_symlinks=False):
-                        numbers[name] = entry.inode()
-                    else:
-                        others[name] = entry.is_dir(follow_symlinks=False)
-                    unseen.discard(name)
+                if entry.name in unseen:
+                    unseen.discard(entry.name)
+                    if not entry.is_file(follow_symlinks=False):
+                        others[entry.name] = entry.is_dir(follow_symlinks=False)
     # Also finds names that the disk lists in another spelling.
     for name in unseen:
         with suppress(OSError):
-            found = os.lstat(f"{directory}/{name}")
-            if stat.S_ISREG(found.st_mode):
-                numbers[name] = found.st_ino
-            else:
-                others[name] = stat.S_ISDIR(found.st_mode)
-    return Among(others, numbers)
+            kind = os.lstat(f"{directory}/{name}").st_mode
+            if not stat.S_ISREG(kind):
+                others[name] = stat.S_ISDIR(kind)
+    return others
 
 
 def unlink(place: Place) -> bool:
@@ -352,11 +342,3 @@ def look_at_file(place: Place, path: StorePath) -> os.stat_result:
     if stat.S_ISLNK(found.st_mode):
         raise refuse_link(path.path)
     return found
-
-
-def take_link_back(place: Place, path: StorePath) -> None:
-    """Removes a link that took the place of the file that was renamed there."""
-    with suppress(FileNotFoundError):
-        if stat.S_ISLNK(place.look().st_mode):
-            unlink(place)
-            raise refuse_link(path.path)

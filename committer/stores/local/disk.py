@@ -20,7 +20,6 @@ from committer.file_names import working_part
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.helpers import too_long
-from committer.stores.local.batch_renames import BatchRenames
 from committer.stores.local.calls import (
     GONE,
     LEADS_NOWHERE,
@@ -41,12 +40,12 @@ from committer.stores.local.calls import (
     read_all,
     read_page,
     rename,
-    take_link_back,
     unlink,
     write_all,
 )
 from committer.stores.local.errors import lacking, typed
 from committer.stores.local.places import LISTED, Held, Place, open_directory
+from committer.stores.local.renames import Renames
 from committer.stores.local.rights import process_status, refusals
 from committer.stores.local.trees import delete_tree, first_link
 
@@ -103,7 +102,7 @@ def umask_of_process() -> int | None:
     return None if umask is None else int(umask, 8)
 
 
-class Disk(BatchRenames):
+class Disk(Renames):
     """Blocking store calls on the local disk, and its known abilities."""
 
     def probe(self, directory: StorePath, nonce: str) -> None:
@@ -221,8 +220,6 @@ class Disk(BatchRenames):
                 else:
                     drop_sidecar(place)
                     rename(named, place)
-                if first.guarded and not place.guarded:
-                    take_link_back(place, path)
             except BaseException:
                 # Cleanup of the job deletes it otherwise; the first error matters.
                 with suppress(OSError):
@@ -326,7 +323,6 @@ class Disk(BatchRenames):
             return [False] * len(pairs)
         made = {parent.path: rights_made_in(parent.path, umask) for parent in {parent for _, parent in pairs}}
         with Held() as held:
-            held.begin_at(directory.path.rpartition("/")[0] for directory, _ in pairs)
             return [
                 (expected := made[parent.path]) is not None and has_sole_rights(held, directory.path, expected)
                 for directory, parent in pairs

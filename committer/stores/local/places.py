@@ -14,7 +14,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
@@ -50,44 +50,20 @@ class Held:
     None is kept longer: the next call must not reach a directory by its old name after another driver renamed it.
     """
 
-    __slots__ = ("_above", "_base", "_from_above", "_open")
+    __slots__ = ("_open",)
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
-        # The common parent of many directories, its descriptor, and openat2 if the kernel has it.
-        self._base = ""
-        self._above = -1
-        self._from_above: Callable[[int, str, int], int] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        handles = [*self._open.values()]
-        self._open.clear()
-        if self._from_above is not None:
-            handles.append(self._above)
-            self._from_above = None
-        while handles:
-            # Nothing was written through them, so a failure to close means nothing.
+        for handle in self._open.values():
+            # Nothing was written through it, so a failure to close means nothing.
             with suppress(OSError):
-                while handles:
-                    os.close(handles.pop())
-
-    def begin_at(self, directories: Iterable[str]) -> None:
-        """Opens the common parent of many directories once."""
-        ways = {*directories}
-        from_above = _kernel_opens()
-        if len(ways) < 2 or from_above is None or self._from_above is not None:
-            return
-        base = f"{os.path.commonpath((min(ways), max(ways)))}/"
-        start = working_part(base)
-        if start < 0:
-            return
-        # An error is raised later, for each directory below it.
-        with suppress(OSError, StoreLinkError):
-            self._above = open_directory(base[:-1], start)
-            self._base, self._from_above = base, from_above
+                os.close(handle)
+        self._open.clear()
 
     def place(self, path: str) -> Place:
         """Returns the name of a path for system calls, and holds its parent open if that belongs to a job.
@@ -95,7 +71,7 @@ class Held:
         Raises `StoreLinkError` for a link in the job's part of the path, FileNotFoundError, or NotADirectoryError.
         """
         directory, _slash, name = path.rpartition("/")
-        if directory not in self._open and not self._hold_from_above(directory):
+        if directory not in self._open:
             start = working_part(path)
             if start < 0 or len(directory) <= start:
                 return Place(path, None, guarded=start >= 0)
@@ -104,47 +80,8 @@ class Held:
 
     def refuse_links(self, directory: str) -> None:
         """Refuses a link on the way to a job's directory, and holds it open; raises as `place`."""
-        if directory in self._open:
-            return
-        if not self._hold_from_above(directory) and (start := working_part(directory)) >= 0:
+        if directory not in self._open and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
-
-    def left_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Returns which names still exist in a held directory, wherever its path leads now; none if it is not held."""
-        handle = self._open.get(directory)
-        if handle is None:
-            return []
-        if len(names) == 1:
-            return [name for name in names if _stands_in(handle, name)]
-        listed = os.open(".", LISTED, dir_fd=handle)
-        try:
-            with os.scandir(listed) as entries:
-                return [entry.name for entry in entries if entry.name in names]
-        finally:
-            os.close(listed)
-
-    def missing_in(self, directory: str, names: Collection[str]) -> list[str]:
-        """Returns which names do not exist in a held directory; none if it is not held."""
-        handle = self._open.get(directory)
-        return [] if handle is None else [name for name in names if not _stands_in(handle, name)]
-
-    def _hold_from_above(self, directory: str) -> bool:
-        """Opens a directory below the common parent; returns False on failure, which its whole path explains."""
-        if self._from_above is None or not directory.startswith(self._base):
-            return False
-        handle = self._from_above(self._above, directory[len(self._base) :], _PASSED)
-        if handle < 0:
-            return False
-        self._open[directory] = handle
-        return True
-
-
-def _stands_in(directory: int, name: str) -> bool:
-    try:
-        os.lstat(name, dir_fd=directory)
-    except OSError:
-        return False
-    return True
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
@@ -172,7 +109,8 @@ def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
         finally:
             os.close(above)
     if number == errno.ELOOP:
-        raise _link_on(base, rest)
+        # Names the link.
+        return _walk(base, rest, flags)
     raise OSError(number, os.strerror(number), path)
 
 
@@ -182,7 +120,7 @@ def refuse_link(path: str) -> StoreLinkError:
 
 
 def _walk(base: str, rest: str, flags: int) -> int:
-    """Opens a directory segment by segment, without openat2."""
+    """Opens a directory segment by segment, without openat2; the error of a link names it."""
     handle = os.open(base, _PASSED)
     segments = rest.split("/")
     for number, segment in enumerate(segments):
@@ -200,19 +138,11 @@ def _walk(base: str, rest: str, flags: int) -> int:
     return handle
 
 
-def _link_on(base: str, rest: str) -> StoreLinkError:
-    segments = rest.split("/")
-    for number in range(1, len(segments)):
-        if _is_link(found := _joined(base, segments[:number]), None):
-            return refuse_link(found)
-    return refuse_link(_joined(base, segments))
-
-
 def _joined(base: str, segments: list[str]) -> str:
     return "/".join([base if base != "/" else "", *segments])
 
 
-def _is_link(name: str, at: int | None) -> bool:
+def _is_link(name: str, at: int) -> bool:
     try:
         return stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode)
     except OSError:

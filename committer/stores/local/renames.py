@@ -1,4 +1,4 @@
-"""Renames files and directories of a local disk without replacing anything."""
+"""Renames files and directories of a local disk, one or many at a time, without replacing anything."""
 
 from __future__ import annotations
 
@@ -9,24 +9,44 @@ import itertools
 import os
 import shlex
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Final, Literal, TypeAlias
 
 from committer.errors import (
+    CommitterError,
     InvalidPathError,
+    StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
     StoreUnavailableError,
     UnsupportedError,
 )
+from committer.file_names import working_part
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.stores.local import kernel_rename
-from committer.stores.local.calls import GONE, drop_orphan, drop_sidecar, identity_of, rename, rename_no_replace, unlink
-from committer.stores.local.errors import typed
+from committer.stores.local.calls import (
+    GONE,
+    WORTH_A_LISTING,
+    drop_orphan,
+    drop_sidecar,
+    identity_of,
+    may_hold_sidecars,
+    others_among,
+    rename,
+    rename_no_replace,
+    unlink,
+)
+from committer.stores.local.errors import translate, typed
 from committer.stores.local.places import Held, Place, refuse_link
-from committer.stores.local.rights import protected
+
+# Most entries listed per file that goes into a directory; more would cost as much as a look at each file.
+_ENTRIES_A_RENAME: Final = 8
+
+_Numbered: TypeAlias = tuple[int, StorePath, StorePath]
 
 
 def private_directory(source: str, destination: str) -> str:
@@ -135,6 +155,152 @@ class Renames:
         self._linked = False
         self._numbers = itertools.count()
 
+    def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
+        """Renames many files, replacing nothing; returns errors by index.
+
+        If enough files go into one directory, two listings of it replace two looks at each file; a directory with
+        many more entries is not listed. Sidecars of sources stay. Files with `seen` are checked instead, and their
+        sidecars deleted.
+
+        An error that is no `StoreError` is raised, and later files are not renamed; it is unknown if that of any
+        file is.
+        """
+        errors: dict[int, StoreError] = {}
+        try:
+            with Held() as batch:
+                if seen is None:
+                    self._rename_batch(batch, renames, errors)
+                else:
+                    self._rename_seen(batch, renames, seen, errors)
+        except CommitterError as error:
+            unknown = [one for one in errors.values() if one.outcome == "unknown"]
+            if unknown:
+                error.outcome, error.causes = "unknown", (*error.causes, *unknown)
+            raise
+        return errors
+
+    def _rename_seen(
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]],
+        errors: dict[int, StoreError],
+    ) -> None:
+        targets = {destination.path.rpartition("/")[0] for _source, destination in renames}
+        # No program keeps checksums in a job's own directory.
+        aside = min(targets) if len(targets) == 1 else ""
+        takes_no_sidecars = working_part(aside) >= 0
+        for directory, some in _by_directory(renames, end=0).items():
+            entries = _ENTRIES_A_RENAME * len(some) if takes_no_sidecars and len(some) >= WORTH_A_LISTING else 0
+            rest = some
+            if self.exclusive_rename and entries and may_hold_sidecars(directory, entries) is False:
+                rest = []
+                self._rename_plainly(batch, aside, some, {}, rest, errors, seen=seen)
+            for index, source, destination in rest:
+                try:
+                    _refuse_other(source, seen[index])
+                    self.rename_file(source, destination, False, seen[index][0], held=batch)
+                except StoreError as error:
+                    error.operation = error.operation or "rename_file"
+                    errors[index] = error
+
+    def _rename_batch(
+        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+    ) -> None:
+        for directory, some in _by_directory(renames, end=1).items():
+            if self.exclusive_rename:
+                entries = _ENTRIES_A_RENAME * len(some) if len(some) >= WORTH_A_LISTING else 0
+                has_none = bool(entries) and may_hold_sidecars(directory, entries) is False
+                rest: list[_Numbered] = []
+                renamed: dict[str, _Numbered] = {}
+                try:
+                    self._rename_plainly(batch, directory, some, renamed, rest, errors, sidecars=not has_none)
+                finally:
+                    # Looks at each file of a large directory, which is not listed.
+                    self._put_others_back(directory, renamed, errors, entries if has_none else 0)
+                some = rest
+            for index, source, destination in some:
+                try:
+                    self.rename_file(source, destination, False, held=batch, files_of_job=True)
+                except StoreError as error:
+                    errors[index] = error
+
+    def _rename_plainly(
+        self,
+        batch: Held,
+        directory: str,
+        renames: list[_Numbered],
+        renamed: dict[str, _Numbered],
+        rest: list[_Numbered],
+        errors: dict[int, StoreError],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        sidecars: bool = False,
+    ) -> None:
+        """Renames files into one directory; adds each to `renamed`, `rest` or `errors`.
+
+        With `sidecars` it may hold some of names that do not exist.
+        """
+        checked: set[str] = set()
+        rename, name_at = kernel_rename.rename_no_replace, len(directory) + 1
+        for numbered in renames:
+            _index, source, destination = numbered
+            first, second = source.path, destination.path
+            try:
+                above = first[: first.rfind("/")]
+                if above not in checked:
+                    batch.refuse_links(above)
+                    if not checked:
+                        batch.refuse_links(directory)
+                    checked.add(above)
+                if seen is not None:
+                    _refuse_other(source, seen[numbered[0]])
+                if sidecars:
+                    drop_orphan(Place(second, None, guarded=False))
+                # By whole names: see `ends_of`.
+                rename(first, second)
+            except StoreError as error:
+                error.operation = error.operation or "rename_file"
+                errors[numbered[0]] = error
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
+                    rest.append(numbered)
+                    continue
+                told = translate(error, "rename_file", source, destination)
+                if not isinstance(told, StoreError):
+                    raise told from error
+                errors[numbered[0]] = told
+            else:
+                renamed[second[name_at:]] = numbered
+
+    def _put_others_back(
+        self, directory: str, renamed: dict[str, _Numbered], errors: dict[int, StoreError], entries: int
+    ) -> None:
+        """Undoes renames of directories and links, which the kernel renames like files."""
+        # One look at all of them afterwards finds these.
+        for name, is_directory in others_among(directory, renamed.keys(), entries).items():
+            index, source, destination = renamed[name]
+            errors[index] = self._put_other_back(source, destination, is_directory)
+
+    def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
+        """Undoes the rename of a directory or link, and returns the error to report."""
+        refused: StoreError
+        if is_directory:
+            refused = StoreIsADirectoryError("a directory is there", path=source)
+        else:
+            refused = refuse_link(source.path)
+        refused.operation = "rename_file"
+        try:
+            with Held() as held:
+                first, place = ends_of(held, destination, source)
+                rename_no_replace(first, place)
+        except (OSError, StoreError) as error:
+            refused.causes = (error,)
+            refused.outcome = "unknown"
+        return refused
+
     @typed
     def rename_file(
         self,
@@ -142,21 +308,20 @@ class Renames:
         destination: StorePath,
         replace: bool,
         identity: str | None = None,
-        batch: Held | None = None,
+        *,
+        held: Held | None = None,
+        files_of_job: bool = False,
     ) -> None:
         """Renames a file. Without exclusive renames not atomic: both names exist for a moment.
 
-        In a batch no other call uses the source's name, and links are refused. Else a link in a job's directory is
-        renamed only if it has the given identity.
+        `held` are the open directories of a batch. Of `files_of_job` no other call uses the source's name, and links
+        are refused. Else a link in a job's directory is renamed only if it has the given identity.
         """
-        if batch is not None:
-            first, place = ends_of(batch, source, destination)
-        else:
-            with Held() as held:
-                first, place = ends_of(held, source, destination)
+        with nullcontext(held) if held is not None else Held() as opened:
+            first, place = ends_of(opened, source, destination)
         found = first.look()
         if stat.S_ISLNK(found.st_mode) and (
-            batch is not None or (first.guarded and identity not in (None, identity_of(found)))
+            files_of_job or (first.guarded and identity not in (None, identity_of(found)))
         ):
             raise refuse_link(source.path)
         if stat.S_ISDIR(found.st_mode):
@@ -167,7 +332,7 @@ class Renames:
             if found.st_nlink > 1:
                 # rename(2) does nothing if both are names of one file.
                 self._drop_linked_name(found, first, place)
-        elif batch is not None:
+        elif files_of_job:
             self._rename_exclusively(first, place)
         elif self._rename_or_link(first, place):
             self._drop_linked_name(found, first, place)
@@ -280,7 +445,7 @@ class Renames:
         except PermissionError as error:
             # Linux raises EPERM for a file system without hard links, and if fs.protected_hardlinks forbids this
             # one; the latter if an earlier link worked.
-            if error.errno != errno.EPERM or self._linked or protected(*_paths_of(source, destination)):
+            if error.errno != errno.EPERM or self._linked:
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
         self._linked = True
@@ -309,6 +474,25 @@ def _remove_what_was_left(beside: str) -> None:
             os.rmdir(beside)
 
 
+def _by_directory(renames: Sequence[tuple[StorePath, StorePath]], *, end: Literal[0, 1]) -> dict[str, list[_Numbered]]:
+    """Groups renames by the directory of their sources (`end` 0) or destinations."""
+    groups: dict[str, list[_Numbered]] = {}
+    for index, ends in enumerate(renames):
+        groups.setdefault(ends[end].path.rpartition("/")[0], []).append((index, *ends))
+    return groups
+
+
+def _refuse_other(source: StorePath, seen: tuple[str | None, int]) -> None:
+    try:
+        found = os.lstat(source.path)
+    except (OSError, ValueError) as error:
+        raise translate(error, "rename_file", source) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+    if (identity_of(found), found.st_size) != seen:
+        raise StorePreconditionError("another file is there", operation="rename_file", path=source)
+
+
 def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
     """Returns both ends of a rename or link by their whole paths, after a check for links in a job's part of them.
 
@@ -316,10 +500,6 @@ def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Plac
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
-
-
-def _paths_of(*places: Place) -> list[StorePath]:
-    return [StorePath("file", "", place.name) for place in places]
 
 
 @contextmanager

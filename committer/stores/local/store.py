@@ -188,7 +188,6 @@ class LocalStore(Store):
         renames: Sequence[tuple[StorePath, StorePath]],
         *,
         seen: Sequence[tuple[str | None, int]] | None = None,
-        identities: Sequence[str | None] | None = None,
         looks: bool = True,
     ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
@@ -198,7 +197,7 @@ class LocalStore(Store):
                 _checked(source)
             if "\0" in destination.path or destination.scheme != "file" or destination.authority:
                 _checked(destination)
-        return await self._batches.run(self._disk.rename_files, renames, seen, identities, weight=MANY)
+        return await self._batches.run(self._disk.rename_files, renames, seen, weight=MANY)
 
     async def rename_directory(self, source: StorePath, destination: StorePath, *, known: bool = False) -> None:
         """Renames a directory if `Capabilities.atomic_directory_rename` holds."""

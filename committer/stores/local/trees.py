@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from typing import Final
 
 from committer.errors import StoreCrossDeviceError, StoreNotEmptyError
@@ -16,8 +16,6 @@ from committer.stores.local.calls import LEADS_NOWHERE, WORTH_A_LISTING
 from committer.stores.local.places import LISTED, Place
 
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
-# Most nested directories that a delete holds open.
-_MOST_LEVELS: Final = 32
 # Entries listed at a time.
 _A_PART: Final = 10_000
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
@@ -121,7 +119,7 @@ def _level(handle: int, name: str, device: int) -> _Level:
 
 
 def _empty(top: int) -> None:
-    """Deletes the content of a directory, depth first, without recursion and with few open directories."""
+    """Deletes the content of a directory, depth first, without recursion; each level holds a directory open."""
     levels = [_level(top, "", os.fstat(top).st_dev)]
     try:
         while True:
@@ -163,9 +161,6 @@ def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
             raise
     else:
         return
-    if len(levels) >= _MOST_LEVELS:
-        levels[0].children.append((_move_up(name, above, levels[0].handle), True))
-        return
     handle = os.open(name, _DIRECTORY, dir_fd=above)
     try:
         if os.fstat(handle).st_dev != device:
@@ -174,21 +169,6 @@ def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
     except BaseException:
         os.close(handle)
         raise
-
-
-def _move_up(name: str, above: int, top: int) -> str:
-    """Moves a directory that is too deep up to the top one; returns its new name."""
-    for number in count():
-        up = f".{os.getpid()}-{number}.deep"
-        try:
-            os.rename(name, up, src_dir_fd=above, dst_dir_fd=top)
-        except OSError as error:
-            # The name is taken.
-            if error.errno not in {*_NOT_EMPTY, errno.ENOTDIR}:
-                raise
-        else:
-            return up
-    raise AssertionError
 
 
 def first_link(root: int, directories: Iterable[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from committer.api.cleanup import forget_outcome
+from committer.api.cleanup import clean_and_report
 from committer.errors import CommitterError, JobDecidedError
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.operators import recover_as
@@ -66,4 +66,6 @@ async def _forget(run: Run, earlier: JobRun, process: Process) -> None:
     """Cleans it up with the outcome that it may keep, which would keep its id."""
     run.forgotten.add(earlier.plan.job_id)
     config = run.vouched(earlier.plan)
-    await forget_outcome(run.world.destination, earlier.plan.id, config=config, storage_options={"store": process})
+    await clean_and_report(
+        run.world.destination, job_id=earlier.plan.id, forgets=True, config=config, storage_options={"store": process}
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import committer
-from committer.api.cleanup import forget_outcome
+from committer.api.cleanup import clean_and_report
 from committer.committers.failures import definite_refusal
 from committer.errors import (
     CommitterError,
@@ -182,7 +182,9 @@ async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
             standing = _standing(run, jobs, job.job_id)
             try:
                 config = run.vouched(standing.plan)
-                await forget_outcome(destination, job.job_id, config=config, storage_options=options)
+                await clean_and_report(
+                    destination, job_id=job.job_id, forgets=True, config=config, storage_options=options
+                )
             except CommitterError as error:
                 run.judge(f"sweep{_round}", standing.plan.job_id, error, any_setup=True)
                 await _end(run, standing, Process(f"late{_round}", run), set())

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import committer
-from committer.api.cleanup import forget_outcome
+from committer.api.cleanup import clean_and_report
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobRolledBackError, JobUndecidedError
 from committer_testing.simulate.job_run import JobRun
 from committer_testing.simulate.process import Process
@@ -78,7 +78,9 @@ async def _clean_up(run: Run, job: JobRun, event: Event) -> None:
     run.forgotten.update(run.setups_of(event.job_id))
     options = {"store": _operator(run, event)}
     config = run.vouched(job.plan)
-    await forget_outcome(run.world.destination, job.plan.id, config=config, storage_options=options)
+    await clean_and_report(
+        run.world.destination, job_id=job.plan.id, forgets=True, config=config, storage_options=options
+    )
 
 
 async def _clean_up_old(run: Run, job: JobRun, event: Event) -> None:
