@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 
 from committer.committers.failures import (
     Refusal,
+    advise_records_moved,
     advise_recovery,
     advise_undecided,
     definite_refusal,
@@ -28,7 +29,7 @@ from committer.committers.failures import (
 from committer.committers.job_call import JobCall
 from committer.committers.position import Position
 from committer.committers.standing import CARRYING_OUT, DECIDING, Standing, Step, Wish
-from committer.errors import CommitterError, OutcomeUnknownError, StoreError, StoreOutcomeUnknownError
+from committer.errors import CommitterError, JobNotFoundError, OutcomeUnknownError, StoreError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.stages.base import StageContext
@@ -37,7 +38,7 @@ from committer.stages.decide.decide import DecideCommit
 from committer.stages.decide.entries import withdraw
 from committer.stages.publish.move_aside import is_not_given_back
 from committer.stages.remove.removal import remove_directory
-from committer.stages.state.job_directory import JobDirectory
+from committer.stages.state.job_directory import JobDirectory, look_at_job
 
 _log = job_logger("committer.committers")
 
@@ -170,7 +171,8 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
     another driver decided or ended the job                  the state that was read
     =======================================================  ===================================================
 
-    The last row is no error: in preflight, a file that the other driver published looks like another job's.
+    The last row is no error: in preflight, a file that the other driver published looks like another job's. Nothing
+    is given back before the state is known: what this driver took counts for all drivers of the job.
     """
     context = call.context
     if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:
@@ -202,21 +204,46 @@ async def _remove_made_again(context: StageContext) -> None:
 
 
 async def _withdraw(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
-    """Deletes the intent and entry of a refused commit; a failure changes `error`."""
+    """Deletes the intent and entry of a refused commit, and moves task output back; a failure changes `error`.
+
+    Output is given back only if no other driver's intent exists: that driver may be alive. Drivers that are refused at
+    once see each other's intents; so each lists again after it deleted its own, and the last one gives back.
+    """
     failure: Exception | None = None
+    withdrawn = False
 
     async def undo() -> None:
-        nonlocal failure
+        nonlocal failure, withdrawn
         try:
-            if context.layout.intent(context.driver).name in found.intents:
-                await withdraw(context)
+            own = context.layout.intent(context.driver).name
+            if own not in found.intents:
+                return
+            took = context.spec.delivery == "listing" and context.forms.takes_records
+            alone = found.intents == [own]
+            if took and alone:
+                await context.forms.give_back(context)
+            await withdraw(context)
+            withdrawn = True
+            if took and not alone and await _is_left_open(context):
+                await context.forms.give_back(context)
         except Exception as hidden:
             failure = hidden
 
     in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
-    if failure is not None or not in_time:
+    if withdrawn and (failure is not None or not in_time):
+        advise_records_moved(context, error, failure)
+    elif failure is not None or not in_time:
         advise_undecided(context, error, "its intent could not be deleted", failure)
     elif isinstance(error, StoreOutcomeUnknownError):
         # Whatever the lost request did, the job is not decided, and no driver uses the intent.
         error.outcome = "unchanged"
         error.next_step = error.next_step or "commit the job again"
+
+
+async def _is_left_open(context: StageContext) -> bool:
+    """Returns whether the job exists and no driver's intent is left: one call."""
+    try:
+        found = await look_at_job(context.store, context.layout)
+    except JobNotFoundError:
+        return False
+    return not (found.decided or found.ended or found.intents)

@@ -26,6 +26,7 @@ from committer.errors import (
     StoreError,
     StoreLinkError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
     StorePartsError,
     TargetExistsError,
     TaskError,
@@ -130,10 +131,34 @@ def advise_undecided(context: StageContext, error: CommitterError, why: str, fai
     )
     error.outcome = "unknown"
     back = context.recover_call(rollback=True)
-    steps = [one.next_step for one in (error, failure) if isinstance(one, StoreLinkError)]
-    cause = steps[0] if steps else "remove the cause"
+    cause = _first_of(error, failure)
     error.next_step = f"{cause}, then call {context.recover_call()} to commit it, or {back} to abort it"
     error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+def advise_records_moved(context: StageContext, error: CommitterError, failure: Exception | None) -> None:
+    """Adds to a refusal that moved task output could not be returned to its place; no intent exists."""
+    job_id = context.layout.job_id
+    reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
+    _log.warning("what tasks of job %s committed was not given back: %s", job_id, reason)
+    error.message = (
+        f"{error.message}; nothing was published, but what tasks of job {job_id} committed could not be given back, "
+        f"and may be where none of them can commit again: {reason}"
+    )
+    if isinstance(error, StoreOutcomeUnknownError):
+        # Whatever the lost request did, the job is not decided, and no driver uses the intent.
+        error.outcome = "unchanged"
+    again = "the same commit again, which brings them back where it is refused"
+    error.next_step = f"{_first_of(error, failure)}, then make {again}; or abort the job"
+    error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+def _first_of(error: CommitterError, failure: Exception | None) -> str:
+    """Returns what the caller must do first, if a refused commit could not be withdrawn."""
+    steps = [one.next_step for one in (error, failure) if isinstance(one, StoreLinkError)]
+    if isinstance(failure, JobStateError):
+        steps.append(failure.next_step)
+    return steps[0] if steps else "remove the cause"
 
 
 @contextmanager

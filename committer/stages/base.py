@@ -123,6 +123,7 @@ class RecordForms(ABC):
     What is not abstract suits a format of task manifests, with lists of uploads in the job's directory.
 
     Attributes:
+        takes_records: Whether a job commit by listing first moves the records away from where tasks commit.
         names_directories: Whether records name the directories that files need; Java drivers rely on it.
         visible_early: Whether tasks' files are at the destination before their job is decided.
         forward_only: Whether a decided job cannot be rolled back, because tasks replaced existing files.
@@ -132,6 +133,7 @@ class RecordForms(ABC):
         hadoop_name: The committer's name in `_SUCCESS`; empty if Hadoop has no such committer.
     """
 
+    takes_records: bool = False
     names_directories: bool = True
     visible_early: bool = False
     forward_only: bool = False
@@ -158,7 +160,11 @@ class RecordForms(ABC):
 
     @abstractmethod
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
-        """Lists a job's records; with `taking` a format may move them away from where tasks commit. Repeatable."""
+        """Lists a job's records; `taking` moves them away from where tasks commit, if `takes_records`. Repeatable."""
+
+    async def give_back(self, context: StageContext) -> None:
+        """Restores the records that `list_records` moved, for a job that stays undecided."""
+        return
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """Lists what the job keeps outside its own directory; its removal deletes that, too."""

@@ -68,7 +68,7 @@ async def calls_of(profile: str, work: Work, *, commits: bool = True) -> int:
 
 
 async def commit_refused(job: committer.Job, store: FaultyStore) -> None:
-    """A commit that takes the tasks' directories and is refused: it expects another number of tasks."""
+    """A commit that takes the tasks' directories, and gives them back: it expects another number of tasks."""
     with suppress(TaskMissingError, JobNotFoundError):
         async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
             await attached.commit(tasks=5)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import msgspec
 
-from committer.committers.actions import PublishAction, RenameAction, needs_of
+from committer.committers.actions import PublishAction, needs_of
 from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.layout import CommittedLayout
-from committer.committers.file.taking import FileForms, layout_of, refuse_reducers
+from committer.committers.file.taking import FileForms, TakenAction, layout_of, refuse_reducers
 from committer.committers.file.walking import manifest_of_directory, record_of_directory, tidy
 from committer.committers.results import CommitPlan
 from committer.errors import (
@@ -115,7 +115,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise self._replaces_nothing(value)
 
     async def _is_taken(self, value: TaskOutput) -> bool:
-        """Returns whether a refused driver took an earlier commit of the task."""
+        """Returns whether refused drivers left an earlier commit of the task taken: each saw the other's intent."""
         task_name = self._layout.task_id(value.identity.task)
         return await exists(self.context.store, self._layout.tasks / task_name)
 
@@ -129,7 +129,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise
         if found.intents or found.decided or found.ended:
             raise self._too_late(value, "this task attempt came too late, or just in time")
-        # Only after that look: a driver that began earlier and was refused has no intent any more.
+        # Only after that look: a driver that began earlier and has no intent any more has finished its return.
         if not self.context.spec.hadoop and await self._is_taken(value):
             raise self._replaces_nothing(value)
 
@@ -208,7 +208,8 @@ class AbortFileTask(AbortTask):
 
     Commits of Hadoop's attempts, and commits without files, stay: no record tells whose they are.
 
-    Cost: by ids three listings; for each record one read, and one listing for each directory of the task, taken or not.
+    Cost: by ids three listings; for each record one read, one listing for each directory of the task, and one of the
+    job where another run of the task, or a driver, has its place.
     Hadoop: ``FileOutputCommitter.abortTask``.
     """
 
@@ -226,19 +227,7 @@ class AbortFileTask(AbortTask):
                 continue
             if decode_task_manifest(told, source=str(record)).files:
                 await self._take_back(value, layout, attempt_id, told)
-                await self._refuse_taken(value, layout, told)
             await store.delete_file(record)
-
-    async def _refuse_taken(self, value: AbortRequest, layout: CommittedLayout, told: bytes) -> None:
-        """Refuses an attempt whose commit a refused driver took: it counts."""
-        task = layout.task_id(value.task)
-        if await self._is(layout.tasks / task, task, told):
-            raise JobStateError(
-                f"a refused commit of job {layout.job_id} took what this attempt of {task} committed: that counts",
-                operation=self.name,
-                path=layout.tasks / task,
-                next_step="commit the job with it, or abort the job",
-            )
 
     async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
         """Removes a task's commit, if it is the one that a record describes.
@@ -249,6 +238,8 @@ class AbortFileTask(AbortTask):
         task, token = layout.task_id(value.task), self.context.runtime.nonce()
         committed, aside = layout.manifests / task, layout.replaced(task, token)
         if not await self._is(committed, task, told):
+            # A driver may have taken it since the look at the job.
+            await self._check_not_being_committed(value)
             return
         for earlier in await self._runs(layout.runs, task):
             # An earlier commit that this one replaced does not come back.
@@ -256,6 +247,7 @@ class AbortFileTask(AbortTask):
         try:
             await self.context.store.rename_directory(committed, aside)
         except StoreNotFoundError:
+            await self._check_not_being_committed(value)
             return
         try:
             await self._check_not_being_committed(value)
@@ -263,10 +255,12 @@ class AbortFileTask(AbortTask):
             await self._put_there(aside, committed)
             raise
         if not await self._is(aside, task, told):
-            # Another attempt of the task committed after the comparison.
+            # Another attempt of the task committed after the comparison, or a driver took it.
             await self._put_there(aside, committed)
+            await self._check_not_being_committed(value)
             return
-        await self._discard(layout, aside, f"{attempt_id}-{token}")
+        if not await self._discard(layout, aside, f"{attempt_id}-{token}"):
+            await self._check_not_being_committed(value)
 
     async def _is(self, directory: StorePath, task: str, told: bytes) -> bool:
         try:
@@ -279,11 +273,14 @@ class AbortFileTask(AbortTask):
         with suppress(StoreExistsError, StoreNotFoundError):
             await self.context.store.rename_directory(aside, committed)
 
-    async def _discard(self, layout: CommittedLayout, directory: StorePath, name: str) -> None:
-        """Renames a directory to a name that job commits ignore, then deletes it."""
-        with suppress(StoreNotFoundError):
+    async def _discard(self, layout: CommittedLayout, directory: StorePath, name: str) -> bool:
+        """Renames a directory to a name that job commits ignore, then deletes it; returns False if it is gone."""
+        try:
             await self.context.store.rename_directory(directory, layout.runs / name)
-            await self.context.store.delete_directory(layout.runs / name, recursive=True)
+        except StoreNotFoundError:
+            return False
+        await self.context.store.delete_directory(layout.runs / name, recursive=True)
+        return True
 
 
 class FileCommitterV1(FileOutputCommitter):
@@ -301,7 +298,7 @@ class FileCommitterV1(FileOutputCommitter):
         "identity",
         "identity_through_rename",
     )
-    action: PublishAction = RenameAction()
+    action: PublishAction = TakenAction()
     listed_layout: type[JobLayout] = CommittedLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
@@ -404,12 +401,11 @@ class FileCommitterV1(FileOutputCommitter):
             standing = list(filter(layout.is_record, committed))
             if taken and standing:
                 raise JobStateError(
-                    f"a commit of job {layout.job_id} took {len(taken)} of its tasks' directories, and did not take "
-                    f"{len(standing)}",
+                    f"job {layout.job_id} is being committed: {len(taken)} of its tasks' directories were taken, "
+                    f"{len(standing)} were not",
                     operation="plan",
                     path=layout.tasks,
-                    next_step="wait for the commit to end; if it was refused, commit the job again; if its driver is "
-                    f"dead, call {context.recover_call()}",
+                    next_step=f"wait for the commit to end; if its driver is dead, call {context.recover_call()}",
                 )
             if standing:
                 # What would be published is still where tasks committed it.

@@ -7,6 +7,7 @@ Below the destination D of job J, application attempt N, beside what every commi
     D/_temporary/N/_temporary/<task>-<nonce>/…          output that a later commit of the task replaced
     D/_temporary/J~S/NN/attempts/                       records of what each attempt of this engine commits or moves
     D/_temporary/J~S/work/tasks/<task>/…                a task's directory, after a job commit took it
+    D/_temporary/J~S/work/returning/<task>/…            the same, while a refused job commit gives it back
 
 Hadoop's driver reads only the directories of D/_temporary/N except `_temporary`. So it commits what tasks of this
 engine left, unless a driver of this engine took it. Source of the names: ``FileOutputCommitter``.
@@ -94,6 +95,7 @@ class CommittedLayout(FileLayout):
         # A job commit moves the directories out of the tasks' reach, and publishes from there: so a driver that
         # outlived its job takes nothing from a later job of the same id.
         self.tasks: StorePath = self.work / "tasks"
+        self.returning: StorePath = self.work / "returning"
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
         return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
@@ -102,6 +104,11 @@ class CommittedLayout(FileLayout):
     def is_out_of_reach(self) -> bool:
         """Always true: task attempts write elsewhere."""
         return True
+
+    @property
+    def of_attempts(self) -> frozenset[str]:
+        """Names of the directories inside a job attempt's directory, and in `work`."""
+        return super().of_attempts | {self.returning.name}
 
     def earlier(self) -> StorePath | None:
         """Returns where tasks of the previous application attempt committed; None in the first."""

@@ -1,70 +1,163 @@
-"""Moves the directories of committed tasks into the job's directory (algorithm 1).
+"""Moves the directories of committed tasks into the job's directory (algorithm 1), and returns them after a refusal.
 
 A task's committed directory moves by atomic renames, so any number of drivers may take at once, and continue
-after another one died or was refused. It is in one of three places:
+after another one died. It is in one of four places:
 
-============================  ===========================================================
+============================  ==============================================================================
 place                         renamed to it by
-============================  ===========================================================
-`manifests`: the task's name  the attempt that commits
-`runs`: replaced directories  a later attempt, before it renames its own
-`tasks`: taken directories    a driver that commits the job (`take`)
-============================  ===========================================================
+============================  ==============================================================================
+`manifests`: the task's name  the attempt that commits; a driver that gives back
+`runs`: replaced directories  a later attempt, before it renames its own; a driver that gives back, if the task
+                              committed again meanwhile
+`tasks`: taken directories    a driver that commits the job (`take`); a driver that finds half a return
+`returning`                   a driver whose commit was refused: all of `tasks` in one rename
+============================  ==============================================================================
 
-What was taken counts: a directory that a task commits afterwards is never read.
+A return has four steps:
+
+1. One rename moves all of `tasks` to `returning`; of several drivers one succeeds.
+2. If the job is decided or another driver's intent exists, the driver renames it back. A driver writes its intent
+   before it takes, so one of the two sees the other.
+3. Each directory is renamed to its task's name or, if the task committed again, to `runs`.
+4. `returning` is deleted: it would block the next rename to that name.
+
+`restore` undoes a half-done return. A directory that a task commits after its earlier one was taken is never
+read.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import cast
 
+from committer.committers.actions import RenameAction
 from committer.committers.file.layout import CommittedLayout, FileLayout
 from committer.committers.file.walking import record_of_directory
-from committer.errors import JobStateError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
+from committer.errors import (
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.records.job_state import JobOutcome
 from committer.stages.base import RecordRef, StageContext
+from committer.stages.decide.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.load.winning_records import no_directory
+from committer.stages.publish.publish import Published
+from committer.stages.state.job_directory import look_at_job
+from committer.stages.state.job_liveness import check_job_is_live
+from committer.stages.undo.roll_back import RollBack, RollBackRequest
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
-# A further round follows if a task committed, or another driver took directories, since the one before.
+# A further round follows if another job removed the shared directories.
 _ROUNDS = 10
 
 
-async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
-    """Takes the directory of each committed task; returns their names. It ends with looks that find none to take."""
-    store = context.store
+async def put_back(context: StageContext, layout: CommittedLayout) -> None:
+    """Returns moved directories of an undecided job to their places, unless the task committed again."""
+    if not await move_directory(context, layout.tasks, layout.returning):
+        # Another driver gives back.
+        return
+    found = await look_at_job(context.store, layout)
+    if found.decided or found.ended or len(found.intents) > 1:
+        await restore(context, layout)
+        return
+    await _put_each_back(context, layout)
+    with suppress(StoreNotEmptyError):
+        await context.store.delete_directory(layout.returning, recursive=False)
+    # A power loss must not restore what was taken: it would win over later task commits.
+    await sync_directories(context, [layout.work], missing_ok=True)
 
-    async def move(item: tuple[str, StorePath]) -> None:
-        name, path = item
-        try:
-            await store.rename_directory(path, layout.tasks / name)
-        except (StoreExistsError, StoreNotFoundError):
-            # Another driver took it, or another directory of the task; or a task replaced it.
-            return
-        except StoreOutcomeUnknownError:
-            if await exists(store, path):
-                raise
+
+async def restore(context: StageContext, layout: CommittedLayout) -> None:
+    """Undoes a `put_back` that did not finish; one call if there is none."""
+    if await move_directory(context, layout.returning, layout.tasks):
+        return
+
+    async def move(child: FileStatus) -> None:
+        await move_directory(context, child.path, layout.tasks / child.path.name)
+
+    # Both directories exist: a call whose response was lost created one of them.
+    left = await children_of(context.store, layout.returning)
+    await run_workers(left, move, workers=context.config.io_concurrency, operation="take_tasks")
+
+
+async def move_directory(context: StageContext, source: StorePath, target: StorePath) -> bool:
+    """Renames a directory; returns False if the target exists, True if the source is gone."""
+    try:
+        await context.store.rename_directory(source, target)
+    except StoreExistsError:
+        return False
+    except StoreNotFoundError:
+        # Another driver took it, or a task replaced it.
+        return True
+    except StoreOutcomeUnknownError:
+        if await exists(context.store, source):
+            raise
+    return True
+
+
+async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None:
+    async def move(child: FileStatus) -> None:
+        if not await move_directory(context, child.path, layout.manifests / child.path.name):
+            # The task committed again.
+            await move_directory(context, child.path, layout.replaced(child.path.name, context.driver))
 
     for _round in range(_ROUNDS):
-        left = await _left_to_take(context, layout)
-        # Listed last, and nothing leaves it: so a directory that another driver takes meanwhile is in a listing.
-        try:
-            taken = {child.path.name async for child in store.list(layout.tasks)}
-        except StoreNotFoundError as error:
-            raise no_directory(layout, layout.tasks, "take_tasks") from error
-        if left.keys() <= taken:
+        taken = await children_of(context.store, layout.returning)
+        if not taken:
+            return
+        # Another job that ends removes these while they are empty, perhaps right after they were created.
+        with suppress(StoreNotFoundError):
+            await context.store.make_directory(layout.manifests, parents=False)
+            await context.store.make_directory(layout.runs, parents=False)
+        # The directories' names are synced first: a power loss must not leave a task in a directory without a name.
+        await sync_directories(context, [layout.temporary, layout.manifests], missing_ok=True)
+        await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
+        await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
+    # The intent remains, so that no task commits what a later driver would skip in favour of these.
+    raise JobStateError(
+        f"tasks of job {layout.job_id} could not be put back where they had committed in {_ROUNDS} tries: another "
+        f"process removes {layout.manifests} each time",
+        operation="put_back_tasks",
+        path=layout.returning,
+        next_step="find out which one does; then commit the job with what its tasks committed, or abort it",
+    )
+
+
+# Each further round follows if a task committed, or another driver took directories, since the one before.
+
+
+async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
+    """Takes the directory of each committed task; returns their names.
+
+    It ends with a look that finds nothing to take, between two equal listings of what was taken: then no other
+    driver took or gave back meanwhile.
+    """
+
+    async def move(item: tuple[str, StorePath]) -> None:
+        await move_directory(context, item[1], layout.tasks / item[0])
+
+    quiet_since: set[str] | None = None
+    for _round in range(_ROUNDS):
+        taken = await _taken(context, layout)
+        if taken == quiet_since:
             if not taken:
-                _refuse_other_stages(layout, await children_of(store, layout.manifests))
+                _refuse_other_stages(layout, await children_of(context.store, layout.manifests))
             # Targets are synced before sources: after a power loss each directory is in both places, or in one.
             await sync_directories(context, [layout.work, layout.tasks])
             await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
             return taken
-        wanted = [(name, path) for name, path in left.items() if name not in taken]
-        await run_workers(wanted, move, workers=context.config.io_concurrency, operation="take_tasks")
+        left = await _left_to_take(context, layout, taken)
+        await run_workers(left.items(), move, workers=context.config.io_concurrency, operation="take_tasks")
+        quiet_since = None if left else taken
     raise JobStateError(
         f"tasks of job {layout.job_id} committed again at each of {_ROUNDS} looks",
         operation="take_tasks",
@@ -73,18 +166,38 @@ async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     )
 
 
-async def _left_to_take(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:
-    """Returns the directories that are not taken, by task.
+async def _taken(context: StageContext, layout: CommittedLayout) -> set[str]:
+    await restore(context, layout)
+    try:
+        return {child.path.name async for child in context.store.list(layout.tasks)}
+    except StoreNotFoundError:
+        await _make_tasks(context, layout)
+        return set()
 
-    The order matters: `manifests` first, then `runs`. A task that commits again moves its earlier directory
-    aside before it renames its own; what was moved aside stays until the job ends.
+
+async def _left_to_take(context: StageContext, layout: CommittedLayout, taken: set[str]) -> dict[str, StorePath]:
+    """Returns the directories of tasks of which none was taken, by task.
+
+    The order matters: `manifests`, then `runs`, then `manifests` again. A task that commits again moves its earlier
+    directory aside before it renames its own, and what was moved aside stays until the job ends; but an abort that
+    is refused moves it back. The driver uses these listings: later, another driver may be giving the directories back.
     """
     committed = await children_of(context.store, layout.manifests)
     refuse_reducers(layout, [child.path.name for child in committed])
-    left = {child.path.name: child.path for child in committed if layout.is_record(child.path.name)}
-    for name, path in (await _replaced(context, layout)).items():
-        left.setdefault(name, path)
-    return left
+    replaced = await _replaced(context, layout)
+    committed += await children_of(context.store, layout.manifests)
+    left = replaced | {child.path.name: child.path for child in committed if layout.is_record(child.path.name)}
+    return {name: path for name, path in left.items() if name not in taken}
+
+
+async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
+    """Creates `tasks` again after a return, and checks the job: the path may be inside a later job's directory."""
+    try:
+        await check_job_is_live(context, operation="take_tasks")
+        await context.store.make_directory(layout.tasks, parents=False)
+        await check_job_is_live(context, operation="take_tasks")
+    except (JobNotFoundError, StoreNotFoundError) as error:
+        raise no_directory(layout, layout.tasks, "take_tasks") from error
 
 
 async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:
@@ -143,6 +256,7 @@ def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -
 class FileForms(ManifestForms):
     """Record format in which a task's directory is its record, as for Hadoop's driver; a decision rests on copies."""
 
+    takes_records: bool = True
     names_directories: bool = False
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
@@ -163,6 +277,10 @@ class FileForms(ManifestForms):
                 return await super().list_records(context, taking=False)
         records = sorted(filter(layout.is_record, names))
         return [RecordRef(layout.record_name(layout.tasks / name)) for name in records]
+
+    async def give_back(self, context: StageContext) -> None:
+        """Moves the task directories back: one rename a task."""
+        await put_back(context, layout_of(context))
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """Lists the directories of tasks and task attempts: two listings."""
@@ -188,3 +306,27 @@ def is_of_job(layout: FileLayout, name: str) -> bool:
     task, underscore, attempt = name.removeprefix(layout.attempt_stem).partition("_")
     number = attempt.partition("-")[0]
     return name.startswith(layout.attempt_stem) and bool(underscore) and task.isdecimal() and number.isdecimal()
+
+
+class TakenAction(RenameAction):
+    """`RenameAction` that first undoes a half-done return of taken directories: one call more."""
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Restores taken directories, then publishes."""
+        await _restore(context)
+        return await super().publish(context, state)
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """Returns `RollBack`, which moves files back."""
+        return _RollBackTaken(context)
+
+
+class _RollBackTaken(RollBack):
+    async def execute(self, value: RollBackRequest) -> JobOutcome:
+        await _restore(self.context)
+        return await super().execute(value)
+
+
+async def _restore(context: StageContext) -> None:
+    if isinstance(context.layout, CommittedLayout):
+        await restore(context, context.layout)

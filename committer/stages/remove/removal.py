@@ -343,6 +343,10 @@ class RemoveJob(Stage[JobOutcome | None, None]):
         # late it is written.
         if value is None:
             await remove_directory(self.context)
+            if self.context.layout.shared:
+                # What a driver gave back, or a late task committed, since the listing before.
+                await delete_outside(self.context)
+                await remove_temporary(self.context)
             return
         await put_kept(self.context, value)
         await keep_outcome(self.context)
