@@ -42,6 +42,7 @@ from committer.stores.local.calls import (
 )
 from committer.stores.local.errors import translate, typed
 from committer.stores.local.places import Held, Place, refuse_link
+from committer.stores.local.rights import protected
 
 # Most entries listed per file that goes into a directory; more would cost as much as a look at each file.
 _ENTRIES_A_RENAME: Final = 8
@@ -445,7 +446,7 @@ class Renames:
         except PermissionError as error:
             # Linux raises EPERM for a file system without hard links, and if fs.protected_hardlinks forbids this
             # one; the latter if an earlier link worked.
-            if error.errno != errno.EPERM or self._linked:
+            if error.errno != errno.EPERM or self._linked or protected(*_paths_of(source, destination)):
                 raise
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
         self._linked = True
@@ -500,6 +501,10 @@ def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Plac
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
+
+
+def _paths_of(*places: Place) -> list[StorePath]:
+    return [StorePath("file", "", place.name) for place in places]
 
 
 @contextmanager

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import os
+import shlex
 import stat
+import sys
 from collections.abc import Container
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -16,6 +19,9 @@ from committer.paths import StorePath
 from committer.stores.base import Refusals
 
 _CAP_FOWNER: Final = 3
+# FS_IOC_GETFLAGS, FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, on 64 bits.
+_GET_ATTRIBUTES: Final = 0x80086601
+_ATTRIBUTES: Final = ((0x10, "immutable", "i"), (0x20, "append-only", "a"))
 _OWN_DIRECTORY: Final = stat.S_IWUSR | stat.S_IXUSR
 
 
@@ -88,8 +94,26 @@ class Refusal(NamedTuple):
     next_step: str = ""
 
 
+def protected(*paths: StorePath) -> Refusal | None:
+    """Finds the first path that a chattr(1) attribute protects, its own or its directory's."""
+    for path in paths:
+        for place in (path.path, os.path.dirname(path.path)):
+            for bit, attribute, flag in _ATTRIBUTES:
+                if _attributes(place) & bit:
+                    name = shlex.quote(place)
+                    return Refusal(
+                        path,
+                        f"{place} is {attribute}",
+                        f"let root run: chattr -{flag} {name} (lsattr -d {name} shows the attribute)",
+                    )
+    return None
+
+
 def why_refused(*paths: StorePath) -> Refusal | None:
     """Finds which path of a call the system refused, by the rights of each and of its directory; None if unclear."""
+    found = protected(*paths)
+    if found is not None:
+        return found
     for path in paths:
         above = os.path.dirname(path.path)
         if not os.access(above, os.W_OK | os.X_OK):
@@ -107,6 +131,20 @@ def rights_to(path: str) -> str:
     while nearest != "/" and not os.path.lexists(nearest):
         nearest = nearest.rpartition("/")[0] or "/"
     return f"give the user of this process the right to {'it' if nearest == path else nearest}"
+
+
+def _attributes(path: str) -> int:
+    """Returns the chattr(1) attributes of a file or directory; 0 for other kinds, or if unreadable."""
+    if sys.platform != "linux":
+        return 0
+    with suppress(OSError):
+        if stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return int.from_bytes(fcntl.ioctl(handle, _GET_ATTRIBUTES, bytes(8))[:4], sys.byteorder)
+            finally:
+                os.close(handle)
+    return 0
 
 
 def is_mount_point(path: str) -> bool:
