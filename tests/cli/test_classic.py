@@ -8,7 +8,6 @@ import shlex
 import pytest
 
 import committer
-from committer.errors import JobStateError
 from committer.records.job_state import Intent, encode_record
 from committer.stores.memory import MemoryStore
 from tests.cli.conftest import Lake, Run, rows, typed
@@ -172,13 +171,13 @@ def test_what_would_be_done_is_said_of_no_job_that_is_none(run: Run, lake: Lake,
 
 
 @pytest.mark.parametrize("job_id", [JOB, "0"])
-def test_what_is_said_of_a_job_with_reducers_publishes_nothing(run: Run, lake: Lake, job_id: str) -> None:
-    """The engine refuses such a job itself."""
+def test_no_advice_offers_to_commit_a_job_with_reducers(run: Run, lake: Lake, job_id: str) -> None:
     for name in ("task_202401010000_0002_m_000000", "task_202401010000_0002_r_000000"):
         (lake.temporary / "0" / name).mkdir(parents=True)
         (lake.temporary / "0" / name / "part-0").write_text("x")
     result = run("commit", lake.path, job_id)
     assert result.code == 2
-    with pytest.raises(JobStateError, match="is no map task: this engine commits no reducers"):
-        exec(in_python(result.err), {"committer": committer})
-    assert lake.files() == []
+    assert "run the job again: it has reducers" in result.err
+    assert "attach_job" not in result.err
+    [row] = run("jobs", lake.path, "--output", "json").json["jobs"]
+    assert "Python" not in row["attention"]

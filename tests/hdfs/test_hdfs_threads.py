@@ -255,3 +255,33 @@ async def test_no_thread_for_a_call(gate: Gate, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         assert await run(threads, gate, lanes=3) in (2, 3, 4)
+
+
+async def test_an_undo_takes_no_thread_of_others(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the call undoes it; so a pool of one still can, and none has to be started."""
+    threads = Threads(1)
+    undone: list[int] = []
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert await run(threads, lambda: 0) == 0
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(UnansweredError) as unanswered:
+        await run(threads, gate, bound_s=0.05, undo=undone.append)
+    assert unanswered.value.begun
+    gate.open()
+    assert await threads.drain(BOUND_S)
+    assert undone == [1]
+    assert await run(threads, lambda: 2) == 2
+
+
+async def test_a_call_keeps_its_pool_until_it_ends(gate: Gate) -> None:
+    """The exit of the process waits for the calls of the pools that exist."""
+    threads = Threads(1)
+    with pytest.raises(UnansweredError):
+        await run(threads, gate, bound_s=0.05)
+    alive = weakref.ref(threads)
+    del threads
+    gc.collect()
+    assert alive() is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -116,9 +117,11 @@ CHANGES: dict[str, tuple[str, Callable[[str], tuple[str, str]], Calls]] = {
 }
 
 
+@pytest.mark.parametrize("circle", [["7"], ["7", "8"], ["7", "8", "9"]], ids=["one", "two", "three"])
 @pytest.mark.parametrize("call", [*PAGED, *CHANGES])
-async def test_pages_that_go_round_are_not_followed(call: str) -> None:
+async def test_pages_that_go_round_are_not_followed(call: str, circle: list[str]) -> None:
     kind, page, run = (PAGED | CHANGES)[call]
+    tokens = itertools.cycle(circle)
     asked = 0
 
     async def serve(head: str, writer: asyncio.StreamWriter) -> None:
@@ -128,7 +131,7 @@ async def test_pages_that_go_round_are_not_followed(call: str) -> None:
             raise ConnectionError
         head_only = head.startswith("HEAD ") and kind != "adls"
         status = "404 Not Found" if head_only else "200 OK"
-        headers, body = page("7" if "HEAD" not in head[:4] else "")
+        headers, body = page(next(tokens) if "HEAD" not in head[:4] else "")
         writer.write(f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode())
         if not head.startswith("HEAD "):
             writer.write(body.encode())
@@ -139,7 +142,20 @@ async def test_pages_that_go_round_are_not_followed(call: str) -> None:
         with pytest.raises(expected, match="repeats the token of an earlier page"):
             await run(store, ROOTS[kind])
         await store.close()
-    assert asked <= 6
+    assert asked <= 3 * len(circle) + 3
+
+
+@pytest.mark.parametrize("lead", [0, 1, 5, 100])
+@pytest.mark.parametrize("around", [1, 2, 3, 50])
+def test_a_circle_of_tokens_is_found_however_late_it_begins(lead: int, around: int) -> None:
+    tokens = PageTokens("list", ROOTS["s3"])
+    endless = itertools.chain(range(1, lead + 1), itertools.cycle(range(1000, 1000 + around)))
+    followed = 0
+    with pytest.raises(StoreUnavailableError, match="repeats"):
+        for token in endless:
+            tokens.following(token)
+            followed += 1
+    assert lead + around <= followed <= 3 * (lead + around)
 
 
 def test_other_tokens_are_followed() -> None:

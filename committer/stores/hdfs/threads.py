@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from committer.errors import StoreUnavailableError
 from committer.flow.runtime import current_runtime
@@ -37,6 +38,36 @@ class UnansweredError(Exception):
     def __init__(self, *, begun: bool) -> None:
         super().__init__()
         self.begun: bool = begun
+
+
+class _Undoable(Generic[T]):
+    """Function whose thread undoes the result if the caller left before the end."""
+
+    def __init__(self, function: Callable[[], T], undo: Callable[[T], object]) -> None:
+        self._function = function
+        self._undo = undo
+        self._lock = threading.Lock()
+        self._left = False
+        self._ended = False
+
+    def __call__(self) -> T:
+        result = self._function()
+        with self._lock:
+            self._ended = True
+        if self._left:
+            self.undo(result)
+        return result
+
+    def leave(self) -> bool:
+        """Tells that the caller left; returns False if the function had ended before."""
+        with self._lock:
+            self._left = not self._ended
+        return self._left
+
+    def undo(self, result: T) -> None:
+        """Undoes a result; its failure means nothing to the caller, who left."""
+        with suppress(BaseException):
+            self._undo(result)
 
 
 class Threads:
@@ -70,32 +101,32 @@ class Threads:
 
         A call that takes longer than `bound_s`, with the wait for a thread, raises `UnansweredError`. A cancelled
         caller waits `settle_s` for the end of a begun call, so that it has no later effect; a call that was not
-        begun is dropped. `undo` is called in a thread with the result of one thread's call if the caller left
-        before. Raises `StoreUnavailableError` if no thread is idle and none can be started.
+        begun is dropped. `undo`, for one lane, is called in a thread with the result if the caller left before.
+        Raises `StoreUnavailableError` if no thread is idle and none can be started.
         """
-        calls = [self._begin(function)]
+        undoable = None if undo is None else _Undoable(function, undo)
+        calls = [self._begin(undoable or function)]
         with suppress(StoreUnavailableError):
             while len(calls) < lanes:
                 calls.append(self._begin(function))
         try:
             if not await _ended(calls, bound_s):
                 begun = _give_up(calls)
-                if begun and undo is not None:
-                    self._begin(partial(_undone, begun[0], undo))
+                if begun and undoable is not None:
+                    self._undo(calls[0], undoable)
                 if begun or all(call.cancelled() for call in calls):
                     raise UnansweredError(begun=bool(begun))
             return _result_of(calls)
         except asyncio.CancelledError:
             begun = _give_up(calls)
-            made = [call for call in calls if not call.cancelled()]
-            if made and undo is not None:
-                begun.append(self._begin(partial(_undone, made[0], undo)))
+            if undoable is not None and not calls[0].cancelled():
+                begun += self._undo(calls[0], undoable)
             if begun and settle_s:
                 await run_shielded(partial(_ended, begun, settle_s), bound_s=settle_s)
             raise
         finally:
             # The traceback of an error holds this frame: with the calls every failure would be a reference cycle.
-            del calls
+            del calls, undoable
 
     async def drain(self, bound_s: float) -> bool:
         """Waits for begun calls; returns whether they ended in time."""
@@ -105,14 +136,27 @@ class Threads:
             await runtime.sleep(_LOOK_S)
         return not self._open
 
+    def _undo(self, call: Future[T], undoable: _Undoable[T]) -> list[Future[Any]]:
+        """Has the result of a left call undone: by its own thread, or by the returned call if it has ended."""
+        if undoable.leave():
+            return []
+        # Without a thread the result stays: the error of the caller matters more.
+        with suppress(StoreUnavailableError):
+            return [self._begin(lambda: undoable.undo(call.result()))]
+        return []
+
     def _begin(self, function: Callable[[], T]) -> Future[T]:
         try:
             call = self._pool.submit(function)
         except (RuntimeError, MemoryError) as error:
             raise StoreUnavailableError(f"no thread can be started: {error}") from error
         self._open.add(call)
-        call.add_done_callback(self._open.discard)
+        # A bound method: the pool lives, and the exit of the process waits, while a call runs.
+        call.add_done_callback(self._end)
         return call
+
+    def _end(self, call: Future[Any]) -> None:
+        self._open.discard(call)
 
 
 async def _ended(calls: Sequence[Future[Any]], bound_s: float) -> bool:
@@ -143,12 +187,6 @@ async def _ended(calls: Sequence[Future[Any]], bound_s: float) -> bool:
 def _give_up(calls: Sequence[Future[Any]]) -> list[Future[Any]]:
     """Drops calls that no thread has begun; returns those that run."""
     return [call for call in calls if not call.cancel() and not call.done()]
-
-
-def _undone(call: Future[T], undo: Callable[[T], object]) -> None:
-    """Waits for the end of a call and undoes its result; called in a thread."""
-    with suppress(BaseException):
-        undo(call.result())
 
 
 def _result_of(calls: Sequence[Future[T]]) -> T:
