@@ -126,10 +126,12 @@ T = TypeVar("T")
 
 
 class PageTokens:
-    """Detector of a repeated continuation token in one call, whose pages would never end.
+    """Detector of repeated continuation tokens in one call, whose pages would never end.
 
-    Compares each token with the last one, as botocore's paginators do. With `changes`, a repeated token leaves the
-    outcome of the call unknown.
+    Compares each token with the last one and with one earlier token, which is replaced each time that the number of
+    pages has doubled (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980). This finds a cycle of
+    any length in constant memory, within three times the pages before the cycle and in it. With `changes`, a
+    repeated token leaves the outcome of the call unknown.
     """
 
     def __init__(self, operation: str, path: StorePath, *, changes: bool = False) -> None:
@@ -137,10 +139,12 @@ class PageTokens:
         self._operation = operation
         self._path = path
         self._last: object = None
+        self._kept: object = None
+        self._span = self._left = 1
 
     def following(self, token: T) -> T:
-        """Returns the token of the next page; raises an error if it is empty or repeats the last one."""
-        if not token or token == self._last:
+        """Returns the token of the next page; raises an error if it is empty or repeats an earlier one."""
+        if not token or token in (self._last, self._kept):
             why = "repeats the token of an earlier page" if token else "names no next page, and is not the last"
             raise self._error(
                 f"a page of an answer {why}",
@@ -149,6 +153,10 @@ class PageTokens:
                 next_step="report this to the operator of the service, or of the proxy before it",
             )
         self._last = token
+        self._left -= 1
+        if not self._left:
+            self._span *= 2
+            self._kept, self._left = token, self._span
         return token
 
 
