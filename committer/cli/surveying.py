@@ -272,12 +272,13 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
 def _of_classics(store: Store, uri: str, found: JobDirectory) -> str:
     """Describes a job attempt directory of FileOutputCommitter, which its jobs of a destination share."""
     tasks = tasks_by_job(found.children)
-    jobs = sorted(tasks)
+    with_reducers = _ids_with_reducers(found.children)
+    jobs = sorted(tasks, key=lambda job: (job in with_reducers, job))
     more = f" and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
     output, commits = "", ""
     if tasks:
         output = f", with the output of {count(tasks.total(), 'committed task')} of {jobs[0]}{more}"
-        if can_commit(store):
+        if can_commit(store) and jobs[0] not in with_reducers:
             commits = f"; `{command('commit', uri, jobs[0])}` says how Python commits it"
     return (
         f"a directory that all jobs of Hadoop's FileOutputCommitter share there{output}; perhaps one is alive{commits}"
@@ -360,12 +361,17 @@ async def _on_hadoops(store: Store, uri: str, found: JobDirectory, records: int 
 
 # -- jobs of Hadoop's FileOutputCommitter ----------------------------------------------------------------------------
 
-_TASK: Final = re.compile(r"task_(\d+_\d+)_[a-z]_\d+")
+_TASK: Final = re.compile(r"task_(\d+_\d+)_([a-z])_\d+")
 
 
 def tasks_by_job(names: Iterable[str]) -> Counter[str]:
     """Counts the committed tasks of each job by the names in a job attempt's directory."""
     return Counter(f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found)
+
+
+def _ids_with_reducers(names: Iterable[str]) -> set[str]:
+    """Returns the ids of jobs with a committed task that is no map task: Python refuses to commit these."""
+    return {f"job_{found[1]}" for found in map(_TASK.fullmatch, names) if found and found[2] != "m"}
 
 
 def can_commit(store: Store) -> bool:
@@ -387,7 +393,8 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
             return
     tasks = {path: tasks_by_job(names) for path, names in attempts.items()}
     shared = next((path for path, counted in tasks.items() if path.name == job_id and counted), None)
-    one, *others = sorted(tasks[shared]) if shared else [job_id]
+    with_reducers = _ids_with_reducers(name for names in attempts.values() for name in names)
+    one, *others = sorted(tasks[shared], key=lambda job: (job in with_reducers, job)) if shared else [job_id]
     # A later job attempt takes over the tasks of an earlier one.
     newest = next((path for path, counted in tasks.items() if one in counted), None)
     if newest is None:
@@ -403,7 +410,9 @@ async def refuse_classic(session: Session, uri: str, job_id: str) -> None:
         f"commit it in Python, N being the number of its tasks: `{_in_python(session, uri, one, newest)}` "
         f"({page('recovery.md#a-job-that-hadoop-set-up')})"
     )
-    if not can_commit(store):
+    if one in with_reducers:
+        step = "run the job again: it has reducers, whose output only Hadoop could commit"
+    elif not can_commit(store):
         step = "run the job again: on this store only Hadoop could commit it"
     raise UnsupportedError(
         f"{what}; no command ends such a job",
