@@ -59,7 +59,13 @@ class SendingWriter(FileWriter):
     async def write(self, data: Body) -> None:
         """Buffers the data, and sends every full piece."""
         self._check_usable("write")
-        with memoryview(bytes_of(data)) as view:
+        data = bytes_of(data)
+        waiting = len(self._buffer) + len(data)
+        if self._begun is None and not self._closing and waiting < self._piece_bytes(waiting):
+            # The usual small write.
+            self._buffer += data
+            return
+        with memoryview(data) as view:
             start = 0
             if self._begun is not None:
                 begun, start = self._begun
