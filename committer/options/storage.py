@@ -145,6 +145,13 @@ class OptionTable:
                 )
         return found
 
+    def take(self, given: dict[str, object], name: str) -> Any:
+        """Takes an option out of `given`, whatever the case of its name; None if it is not there. Refuses two."""
+        spelled = [key for key in given if key.lower() == name]
+        if len(spelled) > 1:
+            raise exclusive(*spelled)
+        return given.pop(spelled[0]) if spelled else None
+
     def spelled(self, given: Mapping[str, object]) -> dict[str, str]:
         """Returns the keys of given options by the options' names, without Hadoop's keys; None counts as not given."""
         own = [key for key, value in given.items() if value is not None and not self.is_hadoop(key)]

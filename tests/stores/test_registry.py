@@ -156,3 +156,11 @@ async def test_a_store_whose_import_fails(installed: str) -> None:
     with pytest.raises(UnsupportedError, match="cannot be imported") as caught:
         await find_store(StorePath.of("broken://x/y"))
     assert f"install what {installed}_missing imports" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://b/x", "gs://b/x", "abfss://c@a.dfs.core.windows.net/x", "az://c@a.blob.core.windows.net/x"]
+)
+def test_a_session_under_two_spellings_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="HTTP_SESSION and http_session exclude"):
+        open_store(StorePath.of(uri), {"HTTP_SESSION": object(), "http_session": object()})

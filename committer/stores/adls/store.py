@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import aiohttp
 
@@ -92,7 +92,7 @@ class AdlsStore(AzureStore):
             ConfigurationError: Options contradict one another, are malformed, or would send a token without TLS.
         """
         given = dict(options)
-        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        http_session = TABLE.take(given, "http_session")
         container, account, host = place_of(path.scheme, path.authority)
         endpoint, access = reached_by(given, account, container, host, DFS, secure=path.scheme == "abfss")
         return cls(path.scheme, path.authority, endpoint, access, http_session=http_session)

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import aiohttp
 import msgspec
@@ -262,7 +262,7 @@ class AzureBlobStore(AzureStore, ObjectStore):
             ConfigurationError: Options contradict one another, are malformed, or would send a token without TLS.
         """
         given = dict(options)
-        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        http_session = TABLE.take(given, "http_session")
         container, host = place_of(path.scheme, path.authority)
         account = account_of(given, host)
         host = host or f"{account}.blob.core.windows.net"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import aiohttp
 
@@ -94,7 +94,7 @@ class GcsStore(HttpStore, ObjectStore):
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
         """Makes the store for `path` from storage options: `GcsOptions`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        http_session = TABLE.take(given, "http_session")
         return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import aiohttp
 import msgspec
@@ -203,7 +203,7 @@ class S3Store(HttpStore, ObjectStore):
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
         """Makes the store for `path` from storage options: `S3Options`, under any name of `storage_options`."""
         given = dict(options)
-        http_session: Any = given.pop(TABLE.spelled(given).get("http_session", ""), None)
+        http_session = TABLE.take(given, "http_session")
         return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __reduce__(self) -> tuple[object, ...]:
