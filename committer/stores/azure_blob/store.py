@@ -34,12 +34,11 @@ from committer.stores.azure.wire import AzureStore
 from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.helpers import bytes_of
+from committer.stores.helpers import bytes_of, finish_block_list
 from committer.stores.http import MAX_NAME_BYTES, Body
 from committer.stores.http_answers import content_in, parsed, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.sending_writer import PartsWriter, PutFile
-from committer.stores.upload_ends import finish_block_list
 from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists, UncommittedBlock, check_length, check_stamp
 
 MAX_BLOCKS: Final = 50_000
