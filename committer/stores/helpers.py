@@ -151,20 +151,6 @@ async def create_exclusively(
             but may not survive a power loss.
         RecordError: The winner's content is too long.
     """
-    content = await _create(store, path, data, temporary, durable=durable, limit=limit)
-    try:
-        if isinstance(content, StoreOutcomeUnknownError):
-            raise content
-        return content
-    finally:
-        # As in `retry`: an error that its own frame refers to waits for the cycle collector.
-        del content
-
-
-async def _create(
-    store: Store, path: StorePath, data: bytes, temporary: StorePath | None, *, durable: bool, limit: int
-) -> bytes | StoreOutcomeUnknownError:
-    """Returns the content of the file; or the first lost response's error if no attempt led to a file."""
     lost: StoreOutcomeUnknownError | None = None
     error: CommitterError | None = None
     try:
@@ -201,9 +187,9 @@ async def _create(
                 broken = _out_of_memory(caught, operation="read", path=path)
                 raise unseen(lost or error, broken, operation="put", path=path) from caught
         assert lost is not None  # noqa: S101
-        return lost
+        raise lost
     finally:
-        # As in `create_exclusively`.
+        # As in `retry`: an error that its own frame refers to waits for the cycle collector.
         error = lost = None
 
 
