@@ -91,15 +91,6 @@ def error_of(
     return shared_error_of(answer, operation, path, changes=changes)
 
 
-class BlobWire(AzureWire):
-    """Client of a container of blobs."""
-
-    def _refusal(
-        self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
-    ) -> CommitterError:
-        return error_of(answer, operation, path, changes=changes, exclusive=exclusive)
-
-
 STAMP: Final = "committerattempt"
 STAMP_HEADER: Final = f"x-ms-meta-{STAMP}"
 _MARKER: Final = "hdi_isfolder"
@@ -333,7 +324,7 @@ class AzureBlobStore(AzureStore, ObjectStore):
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         super().__init__(scheme, authority, endpoint, access, http_session=http_session)
-        self._wire = BlobWire(endpoint, endpoint, authority.partition("@")[0], access, self._http)
+        self._wire = AzureWire(endpoint, endpoint, authority.partition("@")[0], access, self._http, error_of)
 
     _schemes = ("az", "wasb", "wasbs")
     storage_options: ClassVar[OptionTable] = TABLE
@@ -448,19 +439,14 @@ class AzureBlobStore(AzureStore, ObjectStore):
             headers["If-None-Match"] = "*"
         if identity is not None:
             headers["If-Match"] = f'"{identity}"'
-        try:
-            answer = await self._wire.done(
-                "put_block_list",
-                "PUT",
-                path,
-                (("comp", "blocklist"),),
-                headers,
-                data=_list_of(block_ids),
-                exclusive=exclusive,
-            )
-        except StoreNotFoundError as error:
-            # For a condition on a missing blob the service may answer 404 or 412.
-            raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+        query = (("comp", "blocklist"),)
+        answer = await self._wire.send("put_block_list", "PUT", path, query, headers, data=_list_of(block_ids))
+        if answer.status >= 300:
+            error = error_of(answer, "put_block_list", path, exclusive=exclusive)
+            if isinstance(error, StoreNotFoundError):
+                # For a condition on a missing blob the service may answer 404 or 412.
+                raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+            raise error
         return answer.headers.get("ETag", "").strip('"') or None
 
     async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
@@ -566,7 +552,9 @@ class AzureBlobStore(AzureStore, ObjectStore):
     ) -> FileStatus:
         if exclusive:
             headers = {**headers, "If-None-Match": "*"}
-        answer = await self._wire.done(operation, "PUT", path, (), headers, data=data, exclusive=exclusive)
+        answer = await self._wire.send(operation, "PUT", path, (), headers, data=data)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, exclusive=exclusive)
         status = status_in(answer.headers, path, size=len(data))
         stamp = headers.get(STAMP_HEADER)
         return FileStatus(path, False, len(data), status.modified, status.identity, stamp=stamp)
