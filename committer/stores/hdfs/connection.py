@@ -203,8 +203,12 @@ class Threads:
         except (RuntimeError, MemoryError) as error:
             raise StoreUnavailableError(f"no thread can be started: {error}") from error
         self._open.add(call)
-        call.add_done_callback(self._open.discard)
+        # By a method: a call that runs keeps this object, which the exit of the process looks for.
+        call.add_done_callback(self._forget)
         return call
+
+    def _forget(self, call: Future[Any]) -> None:
+        self._open.discard(call)
 
 
 async def _ended(calls: Sequence[Future[Any]], bound_s: float) -> bool:
