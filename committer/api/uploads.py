@@ -23,8 +23,8 @@ from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.options.values import check_flag
 from committer.paths import Destination, StorePath
 from committer.readable import Shown
+from committer.stores.helpers import end_upload
 from committer.stores.paced import PacedStore
-from committer.stores.upload_ends import end_upload
 
 
 class UploadInfo(Shown, frozen=True, kw_only=True):

@@ -40,7 +40,6 @@ _ABOVE_ZERO = (
     "multipart_in_flight",
 )
 _RATES = ("io_rate", "azure_io_rate")
-_SECONDS = ("busy_timeout",)
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
@@ -59,36 +58,18 @@ _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _flag(value: object) -> str:
-    return "" if isinstance(value, bool) else "it must be True or False"
+Rule: TypeAlias = Callable[[object], str]
+"""Function that returns what a value must be, or an empty text if it is that."""
 
 
-def _flag_or_none(value: object) -> str:
-    return "" if value is None or isinstance(value, bool) else "it must be True, False or None"
+def _must_be(what: str, is_valid: Callable[[object], bool]) -> Rule:
+    return lambda value: "" if is_valid(value) else f"it must be {what}"
 
 
 def _count(value: object) -> str:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         return "it must be an integer of 1 or more"
     return f"it must be an integer of at most {sys.maxsize}" if value > sys.maxsize else ""
-
-
-def _rate(value: object) -> str:
-    ok = value is None or _is_number(value)
-    return "" if ok else "it must be a number of calls per second, 0 for no limit, or None"
-
-
-def _seconds(value: object) -> str:
-    ok = value is None or _is_number(value)
-    return "" if ok else "it must be a number of seconds, 0 or more, or None"
-
-
-def _weight(value: object) -> str:
-    return "" if _is_number(value, _HEAVIEST) else f"it must be a number from 0 to {_HEAVIEST:,}"
-
-
-def _text(value: object) -> str:
-    return "" if isinstance(value, str) else "it must be text: a path or URI, or empty"
 
 
 def _place(value: object) -> str:
@@ -101,17 +82,8 @@ def _place(value: object) -> str:
     return "" if path is None or path.path.strip("/") else "it must be a directory, not the root of a store"
 
 
-def _user(value: object) -> str:
-    ok = isinstance(value, str) and (not value or (is_file_name(value) and "/" not in value))
-    return "" if ok else "it must be the name of a user, or empty"
-
-
-def _list_of(is_one: Callable[[object], bool], what: str) -> Callable[[object], str]:
-    def rule(texts: object) -> str:
-        ok = isinstance(texts, tuple) and all(map(is_one, texts))
-        return "" if ok else f"it must be a tuple of texts: {what}"
-
-    return rule
+def _list_of(is_one: Callable[[object], bool], what: str) -> Rule:
+    return _must_be(f"a tuple of texts: {what}", lambda texts: isinstance(texts, tuple) and all(map(is_one, texts)))
 
 
 def _is_number(value: object, most: float = math.inf) -> bool:
@@ -120,16 +92,26 @@ def _is_number(value: object, most: float = math.inf) -> bool:
     )
 
 
-_RULES: dict[str, Callable[[object], str]] = {
-    **dict.fromkeys(_FLAGS, _flag),
-    "promote_directories": _flag_or_none,
+def _is_number_or_none(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_user(value: object) -> bool:
+    return isinstance(value, str) and (not value or (is_file_name(value) and "/" not in value))
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_FLAGS, _must_be("True or False", lambda value: isinstance(value, bool))),
+    "promote_directories": _must_be("True, False or None", lambda value: value is None or isinstance(value, bool)),
     **dict.fromkeys(_ABOVE_ZERO, _count),
-    **dict.fromkeys(_RATES, _rate),
-    **dict.fromkeys(_SECONDS, _seconds),
-    **dict.fromkeys(_WEIGHTS, _weight),
-    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_RATES, _must_be("a number of calls per second, 0 for no limit, or None", _is_number_or_none)),
+    "busy_timeout": _must_be("a number of seconds, 0 or more, or None", _is_number_or_none),
+    **dict.fromkeys(
+        _WEIGHTS, _must_be(f"a number from 0 to {_HEAVIEST:,}", lambda value: _is_number(value, _HEAVIEST))
+    ),
+    **dict.fromkeys(_TEXTS, _must_be("text: a path or URI, or empty", lambda value: isinstance(value, str))),
     "pending_set_directory": _place,
-    "pending_set_user": _user,
+    "pending_set_user": _must_be("the name of a user, or empty", _is_user),
     **{name: _list_of(is_one, what) for name, (is_one, what) in _LISTS.items()},
 }
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -28,29 +29,20 @@ WHOLE_BATCH: Final = 128
 _LONGEST_SAMPLE: Final = 8
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """Queued call. Only the loop's thread touches it, but for the result."""
 
-    __slots__ = ("args", "done", "error", "function", "handed_over", "number", "ran", "result", "waiter", "weight")
-
-    def __init__(
-        self,
-        function: Callable[..., object],
-        args: tuple[object, ...],
-        weight: int,
-        number: int,
-        waiter: asyncio.Future[None],
-    ) -> None:
-        self.function: Callable[..., object] = function
-        self.args: tuple[object, ...] = args
-        self.weight: int = weight
-        self.number: int = number
-        self.waiter: asyncio.Future[None] = waiter
-        self.handed_over: bool = False
-        self.ran: bool = False
-        self.done: bool = False
-        self.result: object = None
-        self.error: BaseException | None = None
+    function: Callable[..., object]
+    args: tuple[object, ...]
+    weight: int
+    number: int
+    waiter: asyncio.Future[None]
+    handed_over: bool = False
+    ran: bool = False
+    done: bool = False
+    result: object = None
+    error: BaseException | None = None
 
 
 class Queue:

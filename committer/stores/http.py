@@ -14,6 +14,7 @@ import urllib.request
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from io import BytesIO
 from types import TracebackType
@@ -226,15 +227,13 @@ _SECRETS: Final = re.compile(
 )
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """HTTP response. The body is empty if only its end was lost and the status tells the call's effect."""
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status: int = status
-        self.headers: Mapping[str, str] = headers
-        self.body: bytes = body
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class _AnswerLostError(aiohttp.ClientError):

@@ -25,7 +25,6 @@ from committer.stores.forwarding import (
     CHANGES_NOTHING,
     DELETE_FILES,
     MAKE_DIRECTORY,
-    RENAME_FILE,
     REPEATABLE,
     ForwardingStore,
     Operation,
@@ -221,33 +220,6 @@ class PacedStore(ForwardingStore):
         if not made:
             self.statistics.count(names.OP_MKDIR_RETURNED_FALSE)
         return made
-
-    async def rename_file(
-        self,
-        source: StorePath,
-        destination: StorePath,
-        *,
-        replace: bool = False,
-        identity: str | None = None,
-        version: str | None = None,
-    ) -> None:
-        """See `Store.rename_file`; never repeated after a lost response."""
-        # Called for every file: `call` without its second coroutine takes half of the CPU.
-        send = partial(self.inner.rename_file, source, destination, replace=replace, identity=identity, version=version)
-        statistics, pacer = self.statistics, self.pacer
-        monotonic = pacer.runtime.monotonic
-        started = monotonic()
-        if not pacer.take("write", started, self.weights):
-            await self.call(RENAME_FILE, send, source, destination)
-            return
-        statistics.count(names.STORE_IO_REQUEST)
-        try:
-            await send()
-        except BaseException as error:
-            await self._call_failed(RENAME_FILE, send, started, error)
-            return
-        pacer.give_back(started, None)
-        statistics.done(names.COMMIT_FILE_RENAME, monotonic() - started)
 
     async def rename_files(
         self,

@@ -97,7 +97,7 @@ class SupportsUploads(Protocol):
 
         After a lost response look before you repeat the request: the repetition may succeed like the first, find no
         upload, or, if `exclusive`, find the caller's own file. Stamp and length tell whose file it is.
-        (`committer.stores.upload_ends.finish_upload` does so.)
+        (`committer.stores.helpers.finish_upload` does so.)
 
         Args:
             parts: At least one, by rising numbers, not necessarily contiguous; each but the last at least

@@ -23,8 +23,8 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.azure_blob import AzureBlobStore
 from committer.stores.base import Store
+from committer.stores.helpers import finish_block_list
 from committer.stores.registry import open_store
-from committer.stores.upload_ends import finish_block_list
 from tests.azure_blob.azurite import ACCOUNT, CONTAINER, KEY, KEY_IS_IN, Azurite
 from tests.azure_blob.container import ContainerChannel, write_task
 from tests.s3.proxy import Proxy, Trouble

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from committer.errors import StoreUnavailableError
-from committer.stores.hdfs.threads import Threads, UnansweredError
+from committer.stores.hdfs.connection import Threads, UnansweredError
 
 BOUND_S = 30.0
 
@@ -222,7 +222,7 @@ async def test_an_error_keeps_nothing_alive() -> None:
 def test_a_process_waits_at_its_end_for_what_was_begun() -> None:
     script = """
 import asyncio, time
-from committer.stores.hdfs.threads import Threads
+from committer.stores.hdfs.connection import Threads
 
 async def main():
     async with asyncio.timeout(0.1):

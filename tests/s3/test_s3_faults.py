@@ -25,10 +25,10 @@ from committer.events import Statistics
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.base import Store
+from committer.stores.helpers import finish_upload
 from committer.stores.paced import PacedStore
 from committer.stores.s3 import S3Store
 from committer.stores.s3.store import S3Writer
-from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart
 from tests.s3.proxy import Proxy, Trouble, refusal
 

@@ -15,8 +15,7 @@ from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.commit_task import CommitTask
 from committer.stages.task.sent_files import UploadedFiles
 from committer.stages.undo.roll_back import RollBack, RollBackUploads
-from committer.stores.helpers import status_or_none
-from committer.stores.upload_ends import end_upload
+from committer.stores.helpers import end_upload, status_or_none
 from tests.simulate.patches import Patches
 
 

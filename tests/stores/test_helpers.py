@@ -25,9 +25,18 @@ from committer.errors import (
 )
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively, exists, move_file, status_or_none, walk
+from committer.stores.helpers import (
+    create_exclusively,
+    end_upload,
+    exists,
+    finish_block_list,
+    finish_upload,
+    is_pending,
+    move_file,
+    status_or_none,
+    walk,
+)
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.stores.upload_ends import end_upload, finish_block_list, finish_upload, is_pending
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime

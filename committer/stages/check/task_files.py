@@ -17,8 +17,7 @@ from committer.stages.load.load_records import MOST_PROBLEMS, LoadedRecords, Loa
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.task.sent_files import MARK
 from committer.stores.base import FileStatus
-from committer.stores.helpers import status_or_none
-from committer.stores.upload_ends import blocks_wait, is_pending
+from committer.stores.helpers import blocks_wait, is_pending, status_or_none
 
 # The service drops blocks a week after the last one of a name was sent; one day less allows for its clock.
 _MAY_EXPIRE_S: Final = 6 * 24 * 3600.0

@@ -22,8 +22,7 @@ from committer.records.manifest import (
 from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
 from committer.stages.base import RecordForms, RecordRef, StageContext, TaskOutput
 from committer.stages.load.winning_records import list_manifests
-from committer.stores.helpers import children_of
-from committer.stores.upload_ends import end_upload
+from committer.stores.helpers import children_of, end_upload
 
 _log = job_logger("committer.stages")
 

@@ -26,8 +26,7 @@ from committer.stages.decide.commit_state import CommitState, end_advice
 from committer.stages.identity import is_file_of
 from committer.stages.publish.publish import ExistingTargets, Published
 from committer.stores.base import FileStatus
-from committer.stores.helpers import status_or_none
-from committer.stores.upload_ends import finish_block_list, finish_upload
+from committer.stores.helpers import finish_block_list, finish_upload, status_or_none
 from committer.stores.uploads import UploadPart
 
 ROUNDS: Final = 5

@@ -19,8 +19,7 @@ from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.load.manifest_forms import end_uploads
 from committer.stages.state.own_records import read_decision, read_outcome
-from committer.stores.helpers import status_or_none
-from committer.stores.upload_ends import end_upload
+from committer.stores.helpers import end_upload, status_or_none
 from committer.stores.uploads import UPLOADS, PendingUpload
 
 # Most uploads that are compared in memory: all that are pending, unless beside another job with many files.

@@ -16,8 +16,7 @@ from committer.stages.base import AttemptIdentity, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import bytes_of
-from committer.stores.upload_ends import end_upload
+from committer.stores.helpers import bytes_of, end_upload
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, UploadPart
 
 Part = TypeVar("Part")

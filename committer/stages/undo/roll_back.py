@@ -31,8 +31,15 @@ from committer.stages.identity import is_file_of, stands_as_directory, stood_the
 from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
 from committer.stages.publish.promote import SealTasks, is_sealed_whole, seal_whole
 from committer.stores.abilities import CONDITIONAL_REPLACE
-from committer.stores.helpers import delete_seen, exists, move_file, status_or_none
-from committer.stores.upload_ends import end_upload, finish_block_list, is_pending
+from committer.stores.helpers import (
+    delete_seen,
+    end_upload,
+    exists,
+    finish_block_list,
+    is_pending,
+    move_file,
+    status_or_none,
+)
 
 
 async def fence(context: StageContext) -> None:

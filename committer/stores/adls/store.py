@@ -223,18 +223,16 @@ class AdlsStore(AzureStore):
             if found.is_directory:
                 raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
             expected = found.identity
-        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
-        if answer.status < 300:
-            return
-        code = code_of(answer)
-        if code == "RenameDestinationParentPathNotFound":
-            # The service may have a stale view of the source, which reading its status repairs; Hadoop does so, once
-            # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
-            await status_or_none(self, source)
+        for again in (False, True):
             answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
             if answer.status < 300:
                 return
             code = code_of(answer)
+            if again or code != "RenameDestinationParentPathNotFound":
+                break
+            # The service may have a stale view of the source, which reading its status repairs; Hadoop does so, once
+            # (AbfsClient.renamePath). The refused request had no effect, so it may be sent again.
+            await status_or_none(self, source)
         if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
             raise StoreNotFoundError(
                 "the source is gone and the file exists at the destination",

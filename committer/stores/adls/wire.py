@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Mapping
 import msgspec
 
 from committer.advice import UNREADABLE
-from committer.errors import CommitterError, InvalidPathError, StoreUnavailableError
+from committer.errors import InvalidPathError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.readable import UNDECODABLE
-from committer.stores.azure.errors import error_of
 from committer.stores.azure.wire import NOTHING, AzureWire
 from committer.stores.base import FileStatus
 from committer.stores.http import Answer
@@ -41,11 +40,6 @@ class AdlsWire(AzureWire):
             headers["x-ms-source-if-match"] = f'"{identity}"'
         query = (("continuation", continuation),) if continuation else NOTHING
         return self.send(operation, "PUT", destination, query, headers, source=source)
-
-    def _refusal(
-        self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
-    ) -> CommitterError:
-        return error_of(answer, operation, path, changes=changes)
 
 
 class _Entry(msgspec.Struct, gc=False):

@@ -233,21 +233,15 @@ class SmallFiles:
             raise error_of(answer, "put", path, replaces=True)
 
     async def _rename(self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None) -> None:
-        try:
-            await self._rename_once(temporary, path, exclusive=exclusive, identity=identity)
-        except StoreNotFoundError as error:
-            if error.path != str(path):
-                raise
+        for made in (False, True):
+            try:
+                await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
+                return
+            except StoreNotFoundError as error:
+                if error.outcome == "unknown":
+                    # The destination has the etag of the file just written, which no other client can have renamed.
+                    return
+                if made or error.path != str(path):
+                    raise
             # "Put Blob" creates missing parents and a rename does not: both ways must behave alike.
             await self._store.make_directory(path.parent, parents=True)
-            await self._rename_once(temporary, path, exclusive=exclusive, identity=identity)
-
-    async def _rename_once(
-        self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None
-    ) -> None:
-        try:
-            await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
-        except StoreNotFoundError as error:
-            # Unknown: the destination has the etag of the file just written, which no other client can have renamed.
-            if error.outcome != "unknown":
-                raise

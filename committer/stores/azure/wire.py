@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -12,12 +11,14 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from committer.errors import CommitterError, InvalidPathError, StoreNotFoundError
+from committer.errors import InvalidPathError, StoreNotFoundError
 from committer.flow.runtime import current_runtime
 from committer.logs import current_audit
 from committer.paths import StorePath
 from committer.stores.azure.access import Access, Query
+from committer.stores.azure.errors import error_of
 from committer.stores.http import USER_AGENT, Answer, Body, HttpClient, HttpStore
+from committer.stores.http_answers import ErrorOf
 
 # The first version with `paginated`, without which deleting a large tree with a token fails after some thousand
 # paths ("Path - Delete").
@@ -28,19 +29,28 @@ NOTHING: Final[Query] = ()
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~/=]*").fullmatch
 
 
-class AzureWire(ABC):
+class AzureWire:
     """Client of a container that makes, signs and sends requests, each once; endpoints have no trailing slash.
 
     Attributes:
         container_url: URL of the container, without a signature.
     """
 
-    def __init__(self, endpoint: str, blob_endpoint: str, filesystem: str, access: Access, http: HttpClient) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        blob_endpoint: str,
+        filesystem: str,
+        access: Access,
+        http: HttpClient,
+        refusal: ErrorOf = error_of,
+    ) -> None:
         self._places = [self._split(endpoint, filesystem), self._split(blob_endpoint, filesystem)]
         self.container_url: str = "".join(self._places[0])
         self._access = access
         self._http = http
         self._filesystem = filesystem
+        self._error_of = refusal
         # A counter makes request ids unique: a random id per request would cost a tenth of the request.
         self._prefix = current_runtime().nonce(8)
         self._numbers = itertools.count(1)
@@ -113,19 +123,12 @@ class AzureWire(ABC):
         data: Body | None = None,
         changes: bool = True,
         at: str | None = None,
-        exclusive: bool = False,
     ) -> Answer:
-        """Sends a request and raises the error of a refusal; `exclusive` for a request that required no entry there."""
+        """Sends a request and raises the error of a refusal."""
         answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, at=at)
         if answer.status >= 300:
-            raise self._refusal(answer, operation, path, changes=changes, exclusive=exclusive)
+            raise self._error_of(answer, operation, path, changes=changes)
         return answer
-
-    @abstractmethod
-    def _refusal(
-        self, answer: Answer, operation: str, path: StorePath, *, changes: bool, exclusive: bool
-    ) -> CommitterError:
-        """Maps a refusal to an error, by the service's own codes."""
 
 
 def encoded(path: str) -> str:

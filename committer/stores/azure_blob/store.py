@@ -1,4 +1,8 @@
-"""Store for Azure's storage accounts without hierarchical namespace: `az:`, `wasb:` and `wasbs:` paths."""
+"""Store for Azure's storage accounts without hierarchical namespace: `az:`, `wasb:` and `wasbs:` paths.
+
+Hadoop's `wasb:` file system and other tools mark a directory by an empty blob with the metadata
+``hdi_isfolder``, under its name with or without a slash. Such a marker is not a file.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,23 @@ import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import aiohttp
 import msgspec
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     InvalidPathError,
+    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePartsError,
+    StorePermissionError,
     StorePreconditionError,
     UnsupportedError,
 )
@@ -28,19 +36,106 @@ from committer.flow.workers import run_workers
 from committer.options.storage import OptionTable, StorageOption, refused
 from committer.paths import StorePath
 from committer.stores.azure.access import Access
+from committer.stores.azure.errors import code_of
+from committer.stores.azure.errors import error_of as shared_error_of
 from committer.stores.azure.options import TABLE as ADLS
 from committer.stores.azure.options import Service, parse_connection_string, reached_by
-from committer.stores.azure.wire import AzureStore
-from committer.stores.azure_blob.wire import STAMP_HEADER, BlobWire, error_of, page_in, status_in
+from committer.stores.azure.wire import AzureStore, AzureWire
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.helpers import bytes_of
-from committer.stores.http import MAX_NAME_BYTES, Body
-from committer.stores.http_answers import content_in, parsed, range_up_to
+from committer.stores.helpers import bytes_of, finish_block_list
+from committer.stores.http import MAX_NAME_BYTES, Answer, Body
+from committer.stores.http_answers import Refusal, content_in, moment_of, parsed, range_up_to, texts_in
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.sending_writer import PartsWriter, PutFile
-from committer.stores.upload_ends import finish_block_list
 from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists, UncommittedBlock, check_length, check_stamp
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+# "Put Block", "Put Block List": a missing block, an id of another length than others, too many blocks.
+_PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
+_TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
+_KINDS: Final = frozenset({"InvalidBlobType"})
+_KEPT: Final = frozenset({"BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"})
+
+
+def error_of(
+    answer: Answer, operation: str, path: StorePath, *, changes: bool = True, exclusive: bool = False
+) -> CommitterError:
+    """Maps a refusal (status 300 or more) to an error; `exclusive` says that the request required no blob there."""
+    code = code_of(answer)
+    refusal = Refusal(answer.status, code, answer.headers.get("x-ms-request-id", ""), operation, path)
+    if code in _PARTS:
+        what = "blocks with ids of another length wait there" if operation == "put_block" else "a block is not there"
+        return refusal.as_error(StorePartsError, what)
+    if code in _TOO_MANY:
+        return refusal.as_error(StorePartsError, "there are too many blocks")
+    if answer.status == 413:
+        return refusal.as_error(ConfigurationError, "the service takes no body that long", "set multipart_size lower")
+    if code in _KEPT:
+        return refusal.as_error(
+            StorePermissionError,
+            "the container does not let blobs be changed or deleted",
+            "write to a container without a policy of immutability: a commit replaces and deletes records of its own",
+        )
+    if code in _KINDS:
+        return refusal.as_error(
+            StoreConflictError, "a blob of another type is there", "delete it, or choose another name"
+        )
+    unmet = answer.status == 412 and not code.startswith("Lease")
+    if code == "BlobAlreadyExists" or (exclusive and unmet):
+        return refusal.as_error(StoreExistsError, "something exists there")
+    if unmet:
+        return refusal.as_error(StorePreconditionError, "another file is there, or none")
+    return shared_error_of(answer, operation, path, changes=changes)
+
+
+STAMP: Final = "committerattempt"
+STAMP_HEADER: Final = f"x-ms-meta-{STAMP}"
+_MARKER: Final = "hdi_isfolder"
+
+
+def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
+    """Builds a status from response headers, a directory's for a marker; `size` is for the response to a write."""
+    if headers.get(f"x-ms-meta-{_MARKER}", "").lower() == "true":
+        return FileStatus(path, True, 0)
+    return FileStatus(
+        path,
+        False,
+        int(headers.get("Content-Length", "0")) if size is None else size,
+        moment_of(headers.get("Last-Modified", "")),
+        headers.get("ETag", "").strip('"') or None,
+        stamp=headers.get(STAMP_HEADER),
+    )
+
+
+def page_in(body: bytes, operation: str, directory: StorePath) -> Page:
+    """Reads a page of "List Blobs"."""
+    page = parsed(body, "EnumerationResults", operation, directory)
+    entries = page.find("Blobs")
+    if entries is None:
+        return Page((), (), page.findtext("NextMarker") or None)
+    blobs = [_blob(blob, directory) for blob in entries.iterfind("Blob")]
+    below = [one.findtext("Name", "") for one in entries.iterfind("BlobPrefix")]
+    return Page(blobs, below, page.findtext("NextMarker") or None)
+
+
+def _blob(blob: Element, directory: StorePath) -> FileStatus:
+    path = StorePath(directory.scheme, directory.authority, f"/{blob.findtext('Name', '')}")
+    metadata, properties = blob.find("Metadata"), blob.find("Properties")
+    described = texts_in(metadata) if metadata is not None else {}
+    if described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true":
+        return FileStatus(path, True, 0)
+    told = texts_in(properties) if properties is not None else {}
+    return FileStatus(
+        path,
+        False,
+        int(told.get("Content-Length", "0")),
+        moment_of(told.get("Last-Modified", "")),
+        (told.get("Etag") or told.get("ETag") or "").strip('"') or None,
+    )
+
 
 MAX_BLOCKS: Final = 50_000
 MAX_BLOCK_BYTES: Final = 4000 << 20
@@ -146,28 +241,8 @@ HIERARCHICAL: Final = "this storage account has a hierarchical namespace: its di
 HIERARCHICAL_STEP: Final = "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 
 
-async def refuse_hierarchical(wire: BlobWire, directory: StorePath) -> None:
-    """Raises `UnsupportedError` if the account has a hierarchical namespace and may be asked for it. One call."""
-    told = await _told(wire, directory)
-    if told.get("x-ms-is-hns-enabled", "").lower() == "true":
-        raise UnsupportedError(HIERARCHICAL, operation="probe", path=directory, next_step=HIERARCHICAL_STEP)
-
-
-async def findings_of(wire: BlobWire, directory: StorePath) -> list[Finding]:
-    """Returns what ``committer doctor`` shows of the account. One call."""
-    told = await _told(wire, directory)
-    kind, sku = told.get("x-ms-account-kind"), told.get("x-ms-sku-name")
-    if kind is None:
-        return [Finding(_KIND, "skipped", "the credentials may not ask for it")]
-    if told.get("x-ms-is-hns-enabled", "").lower() == "true":
-        return [Finding(_KIND, "failed", HIERARCHICAL, HIERARCHICAL_STEP)]
-    return [Finding(_KIND, "ok", f"{kind}, {sku}; hierarchical namespace off")]
-
-
-async def _told(wire: BlobWire, directory: StorePath) -> dict[str, str]:
-    query = (("comp", "properties"), ("restype", "account"))
-    answer = await wire.send("probe", "GET", directory, query, changes=False, at="")
-    return {name.lower(): text for name, text in answer.headers.items()} if answer.status < 300 else {}
+def _is_hierarchical(account: Mapping[str, str]) -> bool:
+    return account.get("x-ms-is-hns-enabled", "").lower() == "true"
 
 
 async def probe(store: Store, blocks: SupportsBlockLists, directory: StorePath) -> None:
@@ -249,7 +324,7 @@ class AzureBlobStore(AzureStore, ObjectStore):
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         super().__init__(scheme, authority, endpoint, access, http_session=http_session)
-        self._wire = BlobWire(endpoint, endpoint, authority.partition("@")[0], access, self._http)
+        self._wire = AzureWire(endpoint, endpoint, authority.partition("@")[0], access, self._http, error_of)
 
     _schemes = ("az", "wasb", "wasbs")
     storage_options: ClassVar[OptionTable] = TABLE
@@ -280,12 +355,19 @@ class AzureBlobStore(AzureStore, ObjectStore):
         Raises:
             UnsupportedError: The account has a hierarchical namespace, or a condition does not hold.
         """
-        await refuse_hierarchical(self._wire, self._checked(directory))
+        if _is_hierarchical(await self._account(self._checked(directory))):
+            raise UnsupportedError(HIERARCHICAL, operation="probe", path=directory, next_step=HIERARCHICAL_STEP)
         await probe(self, self, directory)
 
     async def findings(self, directory: StorePath, *, scratch: StorePath | None = None) -> list[Finding]:
-        """See `SupportsExamination.findings`."""
-        return await findings_of(self._wire, self._checked(directory))
+        """See `SupportsExamination.findings`; one call."""
+        told = await self._account(self._checked(directory))
+        kind, sku = told.get("x-ms-account-kind"), told.get("x-ms-sku-name")
+        if kind is None:
+            return [Finding(_KIND, "skipped", "the credentials may not ask for it")]
+        if _is_hierarchical(told):
+            return [Finding(_KIND, "failed", HIERARCHICAL, HIERARCHICAL_STEP)]
+        return [Finding(_KIND, "ok", f"{kind}, {sku}; hierarchical namespace off")]
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
@@ -357,19 +439,14 @@ class AzureBlobStore(AzureStore, ObjectStore):
             headers["If-None-Match"] = "*"
         if identity is not None:
             headers["If-Match"] = f'"{identity}"'
-        try:
-            answer = await self._wire.done(
-                "put_block_list",
-                "PUT",
-                path,
-                (("comp", "blocklist"),),
-                headers,
-                data=_list_of(block_ids),
-                exclusive=exclusive,
-            )
-        except StoreNotFoundError as error:
-            # For a condition on a missing blob the service may answer 404 or 412.
-            raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+        query = (("comp", "blocklist"),)
+        answer = await self._wire.send("put_block_list", "PUT", path, query, headers, data=_list_of(block_ids))
+        if answer.status >= 300:
+            error = error_of(answer, "put_block_list", path, exclusive=exclusive)
+            if isinstance(error, StoreNotFoundError):
+                # For a condition on a missing blob the service may answer 404 or 412.
+                raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+            raise error
         return answer.headers.get("ETag", "").strip('"') or None
 
     async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
@@ -409,6 +486,12 @@ class AzureBlobStore(AzureStore, ObjectStore):
         if standing is not None and not found:
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
+
+    async def _account(self, directory: StorePath) -> Mapping[str, str]:
+        """Returns the headers that describe the account; none if it may not be asked for them."""
+        query = (("comp", "properties"), ("restype", "account"))
+        answer = await self._wire.send("probe", "GET", directory, query, changes=False, at="")
+        return answer.headers if answer.status < 300 else {}
 
     async def _page(
         self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None
@@ -469,7 +552,9 @@ class AzureBlobStore(AzureStore, ObjectStore):
     ) -> FileStatus:
         if exclusive:
             headers = {**headers, "If-None-Match": "*"}
-        answer = await self._wire.done(operation, "PUT", path, (), headers, data=data, exclusive=exclusive)
+        answer = await self._wire.send(operation, "PUT", path, (), headers, data=data)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, exclusive=exclusive)
         status = status_in(answer.headers, path, size=len(data))
         stamp = headers.get(STAMP_HEADER)
         return FileStatus(path, False, len(data), status.modified, status.identity, stamp=stamp)

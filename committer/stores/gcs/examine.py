@@ -23,8 +23,8 @@ from committer.paths import StorePath
 from committer.readable import UNDECODABLE
 from committer.stores.base import Store
 from committer.stores.examination import Finding
+from committer.stores.gcs.changes import Renames, no_moves
 from committer.stores.gcs.errors import RIGHTS, unsupported
-from committer.stores.gcs.renames import Renames, no_moves
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import status_or_none
 

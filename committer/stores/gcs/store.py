@@ -20,11 +20,10 @@ from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
 from committer.stores.gcs.access import Access
-from committer.stores.gcs.deletes import BATCH, Deletes
+from committer.stores.gcs.changes import BATCH, Deletes, Renames
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
-from committer.stores.gcs.renames import Renames
 from committer.stores.gcs.wire import FIELDS, GcsWire, object_at, page_in, status_of
 from committer.stores.gcs.writer import GcsWriter, Inserts
 from committer.stores.http import MAX_NAME_BYTES, HttpClient, HttpStore
@@ -183,7 +182,7 @@ class GcsStore(HttpStore, ObjectStore):
         return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
 
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
+        """See `SupportsBatchDelete.delete_files`."""
         if has_conditions(files):
             raise UnsupportedError(
                 "a call for many files takes no conditions",

@@ -71,7 +71,6 @@ class Checksum:
         return base64.b64encode(raw).decode()
 
 
-_BOUNDARY: Final = "lake-committer-{}"
 _TYPE: Final = "application/octet-stream"
 
 
@@ -113,7 +112,8 @@ class Inserts:
         else:
             await current_runtime().run_blocking(lambda: checksum.update(data))
         resource = self.resource(path, stamp) | {checksum.field: checksum.text()}
-        boundary = _boundary_for(data)
+        # Drawn after the data was made, so only chance could put it there.
+        boundary = f"lake-committer-{current_runtime().nonce(16)}"
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(resource)}\r\n"
             f"--{boundary}\r\nContent-Type: {_TYPE}\r\n\r\n"
@@ -143,14 +143,6 @@ class Inserts:
             return await self.put("close", path, data, exclusive=True, stamp=stamp)
         except StoreOutcomeUnknownError as lost:
             return await written_file(self._store, path, len(data), stamp, lost)
-
-
-def _boundary_for(data: Body) -> str:
-    while True:
-        boundary = _BOUNDARY.format(current_runtime().nonce(16))
-        # Drawn after the data was made, so only chance could put it there.
-        if len(data) >= LONG_BODY_BYTES or boundary.encode() not in bytes(data):
-            return boundary
 
 
 CHUNK_BYTES: Final = 8 << 20

@@ -6,7 +6,7 @@ import asyncio
 import os
 import pwd
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -31,22 +31,12 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import probe_renames
 from committer.stores.hdfs.connection import DATA_S, Connection, unanswered
 from committer.stores.hdfs.errors import error_of
-from committer.stores.helpers import status_or_none, too_long
+from committer.stores.helpers import bytes_of, status_or_none, too_long, unusable_writer
 
 if TYPE_CHECKING:
     from hdfs_native import Client
     from hdfs_native import FileStatus as FoundStatus
     from hdfs_native._internal import RawFileWriter
-
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from committer.stores.helpers import bytes_of, unusable_writer
-
-if TYPE_CHECKING:
-    from hdfs_native._internal import RawFileWriter
-
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes buffered before they go to the client, which sends packets of 64 KiB."""

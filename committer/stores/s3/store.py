@@ -28,6 +28,7 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
+from committer.stores.helpers import finish_upload
 from committer.stores.http import MAX_NAME_BYTES, Body, HttpClient, HttpStore
 from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
@@ -39,7 +40,6 @@ from committer.stores.s3.options import TABLE, S3Options, checked_bucket
 from committer.stores.s3.wire import STAMP_HEADER, S3Wire, etag_in, object_at, page_in
 from committer.stores.s3.xml import checksum, completion, element_in, header_of, key_in, moment_in, part_in
 from committer.stores.sending_writer import PartsWriter, PutFile
-from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UPLOADS, PendingUpload, UploadPart, check_part, check_stamp
 
 _LONG_BODY_BYTES: Final = 256 << 10

@@ -42,19 +42,11 @@ def element_of(algorithm: str) -> str:
 
 def part_in(told: Mapping[str, str]) -> UploadPart:
     """Returns a part of an upload from a listing; raises `ValueError` for texts that are no numbers."""
-    algorithm, proof = checksum_in(told)
+    algorithm = next((one for one in (*ALGORITHMS, "CRC32C", "CRC64NVME") if told.get(element_of(one))), None)
+    proof = told[element_of(algorithm)] if algorithm is not None else None
     return UploadPart(
         int(told.get("PartNumber", "")), told.get("ETag", "").strip('"'), int(told.get("Size", "0")), proof, algorithm
     )
-
-
-def checksum_in(elements: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Returns algorithm and checksum from an element of a listing; None twice if it has none."""
-    for algorithm in (*ALGORITHMS, "CRC32C", "CRC64NVME"):
-        found = elements.get(element_of(algorithm))
-        if found:
-            return algorithm, found
-    return None, None
 
 
 def md5_of(data: Body) -> str:
