@@ -16,7 +16,7 @@ from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, Winner
+from committer.records.job_state import Decision, Winner
 from committer.records.pending_uploads import ListedUpload
 from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
@@ -276,13 +276,6 @@ class RollBackObjects(RollBackUploads):
 
     async def _end(self, file: PlannedFile) -> None:
         await self._deleted(file)
-
-    async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        if self.context.store.capabilities.multipart:
-            await super()._restore(aside, fact)
-        else:
-            # Such a store never reuses an identity, so a delayed request deletes only what it was sent for.
-            await RollBack._restore(self, aside, fact)
 
 
 class StocatorCommitter(Committer):
