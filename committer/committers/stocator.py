@@ -247,25 +247,6 @@ class AbortDirectTask(AbortTask):
 _NEEDS: Final = needs_of("exclusive_put", "conditional_delete", "identity")
 
 
-class DirectAction(UploadAction):
-    """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
-
-    needs: Mapping[str, str] = _NEEDS
-
-    async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Moves `_SUCCESS` aside, counts the objects, validates."""
-        published = Published(most=context.forms.filenames_limit)
-        await SetAsideSuccess(context).run(state.decision)
-        async for batch in state.files.batches():
-            published.add(context.layout, batch, len(batch))
-        await ValidateOutput(context).run((state, published))
-        return published
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBackObjects`."""
-        return RollBackObjects(context)
-
-
 class RollBackObjects(RollBackUploads):
     """Stage that rolls a job back: creates the outcome, then deletes each winner's object if it is still the same.
 
@@ -276,6 +257,22 @@ class RollBackObjects(RollBackUploads):
 
     async def _end(self, file: PlannedFile) -> None:
         await self._deleted(file)
+
+
+class DirectAction(UploadAction):
+    """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
+
+    needs: Mapping[str, str] = _NEEDS
+    roll_back: type[RollBack] = RollBackObjects
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Moves `_SUCCESS` aside, counts the objects, validates."""
+        published = Published(most=context.forms.filenames_limit)
+        await SetAsideSuccess(context).run(state.decision)
+        async for batch in state.files.batches():
+            published.add(context.layout, batch, len(batch))
+        await ValidateOutput(context).run((state, published))
+        return published
 
 
 class StocatorCommitter(Committer):
