@@ -75,36 +75,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CommitPlan": "committer.committers.results",
-    "CommittedFile": "committer.records.file_list",
-    "CommitterConfig": "committer.options.config",
-    "CommitterError": "committer.errors",
-    "Job": "committer.api.job",
-    "JobInfo": "committer.api.list_jobs",
-    "JobReport": "committer.committers.results",
-    "JobSpec": "committer.spec",
-    "StorePath": "committer.paths",
-    "TaskAttempt": "committer.api.task",
-    "TaskCommit": "committer.records.task_commit",
-    "UploadInfo": "committer.api.uploads",
-    "ValidationReport": "committer.api.validate",
-    "Winners": "committer.api.validate",
-    "abort_uploads": "committer.api.uploads",
-    "attach_job": "committer.api.job_opening",
-    "cleanup": "committer.api.cleanup",
-    "committed_files": "committer.committers.results",
-    "list_jobs": "committer.api.list_jobs",
-    "list_uploads": "committer.api.uploads",
-    "list_winners": "committer.api.validate",
-    "load_record": "committer.api.load_record",
-    "open_job": "committer.api.job_opening",
-    "open_task": "committer.api.task",
-    "publish_chunk": "committer.api.publishing",
-    "recover": "committer.api.recover",
-    "settle": "committer.api.recover",
-    "validate": "committer.api.validate",
+    "committer.api.cleanup": ("cleanup",),
+    "committer.api.job": ("Job",),
+    "committer.api.job_opening": ("attach_job", "open_job"),
+    "committer.api.list_jobs": ("JobInfo", "list_jobs"),
+    "committer.api.load_record": ("load_record",),
+    "committer.api.publishing": ("publish_chunk",),
+    "committer.api.recover": ("recover", "settle"),
+    "committer.api.task": ("TaskAttempt", "open_task"),
+    "committer.api.uploads": ("UploadInfo", "abort_uploads", "list_uploads"),
+    "committer.api.validate": ("ValidationReport", "Winners", "list_winners", "validate"),
+    "committer.committers.results": ("CommitPlan", "JobReport", "committed_files"),
+    "committer.errors": ("CommitterError",),
+    "committer.options.config": ("CommitterConfig",),
+    "committer.paths": ("StorePath",),
+    "committer.records.file_list": ("CommittedFile",),
+    "committer.records.task_commit": ("TaskCommit",),
+    "committer.spec": ("JobSpec",),
 }
-
+"""The public names by the modules that define them."""
 
 _MODULES = ("errors", "spark", "sync")
 
@@ -114,7 +103,7 @@ if not TYPE_CHECKING:  # a type checker must see the names above and no others
     def __getattr__(name: str) -> object:
         if name in _MODULES:  # attributes too, so that `import committer` is all a user needs
             return import_module(f"committer.{name}")
-        home = _HOMES.get(name)
+        home = next((module for module, names in _HOMES.items() if name in names), None)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(home), name)

@@ -13,7 +13,7 @@ from committer.advice import call
 from committer.api.list_jobs import directories_of_job, job_directories
 from committer.committers.advising import advised
 from committer.committers.backward_steps import close_job
-from committer.committers.context import of_spec, open_context
+from committer.committers.context import open_context
 from committer.committers.file.base import jobs_that_use
 from committer.committers.find_job import read_directory
 from committer.committers.opened_store import limited, store_of_call
@@ -339,7 +339,7 @@ async def _joined(context: StageContext, store: Store, name: DirectoryName, aske
         spec = msgspec.structs.replace(spec, committer=context.spec.committer)
     if read is None or not read.found.set_up:
         spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
-    return of_spec(context, spec)
+    return committer_for(spec.committer).known_as(context, spec)
 
 
 async def _delivery_shown(context: StageContext) -> Delivery:

@@ -21,7 +21,7 @@ from committer.api.cleanup import (
     clean_directory,
 )
 from committer.committers.advising import advised
-from committer.committers.context import of_spec, open_context
+from committer.committers.context import open_context
 from committer.committers.failures import with_abort_advice
 from committer.committers.find_job import find_job
 from committer.committers.opened_store import store_of_call
@@ -97,15 +97,15 @@ async def finish(context: StageContext, *, rollback: bool = False, force: bool =
         if not rollback:
             await stack.enter_async_context(with_abort_advice(context))
         stack.push_async_callback(remove_leftovers, context)
-        recover_job = committer_for(context.spec.committer).recover_job
+        committer = committer_for(context.spec.committer)
         try:
-            return await recover_job(context, rollback=rollback, force=force)
+            return await committer.recover_job(context, rollback=rollback, force=force)
         except JobNotFoundError as error:
             if not context.spec.setup or error.outcome != "unchanged":
                 raise
             # What existed there was left by another run of the id: the reports of any run count.
-            any_run = of_spec(context, msgspec.structs.replace(context.spec, setup=""))
-            return await recover_job(any_run, rollback=rollback, force=force)
+            any_run = committer.known_as(context, msgspec.structs.replace(context.spec, setup=""))
+            return await committer.recover_job(any_run, rollback=rollback, force=force)
 
 
 @advised

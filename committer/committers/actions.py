@@ -48,10 +48,16 @@ class PublishAction(ABC):
     """Base class of publish actions, which make files visible from the decision up to the outcome; without state.
 
     Each method may run again, or beside another driver of the same job, and then does what is left to do.
-    `needs` are capabilities that a probe can show to be missing, as in `Committer.needs`.
+
+    Attributes:
+        needs: Capabilities that a probe can show to be missing, as in `Committer.needs`.
+        files: The stage that makes the files of a job or chunk visible; it may run in several processes at once.
+        roll_back: The stage that rolls a job back.
     """
 
     needs: Mapping[str, str] = {}
+    files: type[Stage[CommitState, Published]] = PublishFiles
+    roll_back: type[RollBack]
 
     @abstractmethod
     async def publish(self, context: StageContext, state: CommitState) -> Published:
@@ -61,10 +67,6 @@ class PublishAction(ABC):
             TargetExistsError: A definite refusal: the job is rolled back.
             OutcomeUnknownError: See `next_step`; nothing was deleted.
         """
-
-    def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """Returns the stage that makes the files of a job or chunk visible; it may run in several processes at once."""
-        return PublishFiles(context)
 
     async def publish_files(self, context: StageContext, state: CommitState) -> Published:
         """Makes the files visible, in this process or by the caller's workers."""
@@ -76,10 +78,6 @@ class PublishAction(ABC):
         """Removes old files that `publish` did not move aside, by default none; runs before `_SUCCESS`."""
         return
 
-    @abstractmethod
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns the stage that rolls a job back."""
-
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
         """Makes a rollback durable, before cleanup deletes what it restored files from; by default does nothing."""
         return
@@ -87,6 +85,8 @@ class PublishAction(ABC):
 
 class RenameAction(PublishAction):
     """A publish action for stores that rename a file atomically. Old files are moved aside, and back in a rollback."""
+
+    roll_back: type[RollBack] = RollBack
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Seals task attempts, moves files out of the way, publishes, moves superseded files aside, validates."""
@@ -111,10 +111,6 @@ class RenameAction(PublishAction):
             await _sync(context, await _touched(context, state))
         await ValidateOutput(context).run((state, published))
         return published
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBack`, which moves files back."""
-        return RollBack(context)
 
     async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
         """Syncs to disk the directories that the rollback moved files to or from."""
@@ -207,6 +203,8 @@ class UploadAction(PublishAction):
     """A publish action for stores that withhold uploads and cannot rename. Old files stay until the outcome."""
 
     needs: Mapping[str, str] = needs_of("multipart", "exclusive_put", "spares_others")
+    files: type[Stage[CommitState, Published]] = CompleteUploads
+    roll_back: type[RollBack] = RollBackUploads
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Moves `_SUCCESS` aside, completes the uploads, validates."""
@@ -215,16 +213,8 @@ class UploadAction(PublishAction):
         await ValidateOutput(context).run((state, published))
         return published
 
-    def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """Returns `CompleteUploads`."""
-        return CompleteUploads(context)
-
     async def supersede(self, context: StageContext, state: CommitState) -> None:
         """Deletes superseded files, and old files in the place of new directories."""
         for facts in (state.superseded, FactList(state.blocking)):
             if facts:
                 await DeleteSuperseded(context).run(facts)
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBackUploads`."""
-        return RollBackUploads(context)

@@ -22,7 +22,6 @@ from committer.committers.results import JobReport
 from committer.committers.standing import STEPS, Standing, Step, Wish
 from committer.errors import CommitterError, JobNotFoundError, JobRolledBackError, RecordError, StoreNotFoundError
 from committer.logs import job_logger
-from committer.records.job_state import JobOpened, encode_record, limit_of
 from committer.stages.base import StageContext
 from committer.stages.decide.decide import abort_decision, create_decision
 from committer.stages.publish.publish import Published
@@ -35,9 +34,9 @@ from committer.stages.remove.removal import (
     remove_leftovers,
     remove_temporary,
 )
+from committer.stages.setup.setup_job import create_opened
 from committer.stages.state.job_directory import no_own_job, refuse_links
 from committer.stages.undo.roll_back import RollBackRequest
-from committer.stores.helpers import create_exclusively
 
 _log = job_logger("committer.committers")
 
@@ -177,10 +176,8 @@ async def close(call: JobCall, position: Position) -> StepResult:
 
 async def close_job(context: StageContext) -> None:
     """Creates the record `opened` as closed, unless it exists: one call."""
-    wanted = JobOpened(state="closed", driver=context.driver, created=context.timestamp())
-    data, path = encode_record(wanted), context.layout.opened
     with suppress(StoreNotFoundError):
-        await create_exclusively(context.store, path, data, durable=context.durable, limit=limit_of(JobOpened))
+        await create_opened(context, context.layout, "closed")
 
 
 async def remove_rest(call: JobCall, position: Position) -> StepResult:

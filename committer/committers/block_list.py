@@ -8,10 +8,8 @@ from typing import Final
 from committer.committers.actions import PublishAction, UploadAction, needs_of
 from committer.committers.base import Committer
 from committer.paths import StorePath
-from committer.spec import JobSpec
-from committer.stages.base import AttemptIdentity, RecordForms, Stage, StageContext
+from committer.stages.base import AttemptIdentity, Stage, StageContext
 from committer.stages.decide.commit_state import CommitState
-from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.publish.publish import Published
 from committer.stages.publish.sent_files import PutBlockLists
 from committer.stages.task.attempt_files import AttemptFiles
@@ -25,14 +23,8 @@ class BlockListAction(UploadAction):
     """A publish action for stores that make files of blocks and cannot rename. Old files stay until the outcome."""
 
     needs: Mapping[str, str] = _NEEDS
-
-    def files(self, context: StageContext) -> Stage[CommitState, Published]:
-        """Returns `PutBlockLists`."""
-        return PutBlockLists(context)
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBackBlocks`."""
-        return RollBackBlocks(context)
+    files: type[Stage[CommitState, Published]] = PutBlockLists
+    roll_back: type[RollBack] = RollBackBlocks
 
 
 class BlockListCommitter(Committer):
@@ -45,10 +37,6 @@ class BlockListCommitter(Committer):
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = BlockListAction()
     no_hadoop: str = "their files would have to be copied"
-
-    def forms(self, spec: JobSpec) -> RecordForms:
-        """Returns task manifests that name blocks."""
-        return ManifestForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Returns files that are sent as blocks."""

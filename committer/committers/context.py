@@ -127,8 +127,3 @@ def _check_roots(layout: JobLayout, folding: NameFolding) -> None:
 def _is_visible(place: StorePath, layout: JobLayout) -> bool:
     name = place.relative_to(layout.destination)
     return bool(working_directory_in(name)) or not is_hidden(name.partition("/")[0])
-
-
-def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
-    """Returns the context of the same job with a more complete spec."""
-    return committer_for(spec.committer).known_as(context, spec)

@@ -90,12 +90,13 @@ def _report_decision(context: StageContext, decision: Decision, prepared: Prepar
         decision.files,
         len(prepared.loaded.winners),
     )
-    if own and prepared.metadata:
-        context.statistics.count(names.COMMITTER_STALE_METADATA, len(prepared.metadata))
+    stale = prepared.superseded.stale
+    if own and stale:
+        context.statistics.count(names.COMMITTER_STALE_METADATA, len(stale))
         _log.info(
             "job %s removes other writers' metadata, which its files make stale: %s",
             context.layout.job_id,
-            ", ".join(prepared.metadata),
+            ", ".join(stale),
         )
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -62,32 +62,17 @@ from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
 
-class Replacements(NamedTuple):
-    """The existing files that a job replaces.
-
-    Attributes:
-        links: Problems with symbolic links at replaced directories.
-        refusal: Problem and next step, if other writers' metadata forbid the job; else None.
-    """
-
-    superseded: Superseded
-    links: list[str]
-    refusal: tuple[str, str] | None
-    metadata: list[str]
-
-
-async def find_replacements(context: StageContext, inspection: Inspection) -> Replacements:
+async def find_replacements(context: StageContext, inspection: Inspection) -> Superseded:
     """Finds the existing files that a job will replace, by one listing of each directory. Changes nothing."""
     folding, loaded, view = NameFolding(context.store.capabilities), inspection.loaded, inspection.view
-    whole, stale = False, list[str]()
-    superseded, links, listed = Superseded(layout=context.layout, folding=folding), list[str](), set[str]()
+    superseded, listed = Superseded(layout=context.layout, folding=folding), set[str]()
     try:
         if context.config.conflict_mode == "replace":
-            links = await _links_named(context, loaded.written)
+            superseded.links = await _links_named(context, loaded.written)
             written = {folding.fold(name) for name in loaded.written}
             listing = ListSuperseded(context, superseded, inspection.in_the_way, written)
             scope = superseded_scope(context.config, sorted(loaded.written), folding)
-            whole = "" in scope
+            superseded.whole = "" in scope
             if context.config.replaces_destination:
                 _listed, standing = await both(listing.run(scope), object_at_destination(context))
                 if standing is not None:
@@ -100,13 +85,13 @@ async def find_replacements(context: StageContext, inspection: Inspection) -> Re
         if view.targets.directories and context.config.existing_target == "replace":
             await LookIntoTargets(context, superseded, listed).run(view)
         if loaded.files or superseded.any:
-            stale = await _add_summaries(context, view, superseded, listed)
-        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(stale))
+            superseded.stale = await _add_summaries(context, view, superseded, listed)
+        await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(superseded.stale))
     except BaseException:
         await superseded.facts.close()
         await view.targets.facts.close()
         raise
-    return Replacements(superseded, links, refusal_of(view.root, whole=whole), stale)
+    return superseded
 
 
 async def _add_summaries(
@@ -171,14 +156,13 @@ _FEW_STEPS = 3
 
 @dataclass(slots=True)
 class Prepared:
-    """Everything known before the decision; `superseded` are old files to remove, `metadata` stale summary files."""
+    """Everything known before the decision; `superseded` are old files to remove."""
 
     loaded: LoadedRecords
     files: PlannedFiles
     view: DestinationView
     superseded: Superseded
     conflicts: Conflicts
-    metadata: list[str]
 
     async def aclose(self) -> None:
         """Frees the driver's disk space."""
@@ -274,8 +258,7 @@ async def _look_at_destination(
         _inspected, gone = await both(InspectDestination(context).run(inspection), look_at_first_files(context, loaded))
         # Before the conflicts of single files of the same attempts.
         loaded.changed[told:told] = gone
-        replacements = await find_replacements(context, inspection)
-        superseded = replacements.superseded
+        superseded = await find_replacements(context, inspection)
         try:
             if view.targets:
                 files.targets = view.targets.facts
@@ -290,17 +273,18 @@ async def _look_at_destination(
     finally:
         await in_the_way.close()
         await loaded.repeats.close()
-    if replacements.refusal is not None:
-        problem, conflicts.next_step = replacements.refusal
+    refusal = refusal_of(view.root, whole=superseded.whole)
+    if refusal is not None:
+        problem, conflicts.next_step = refusal
         conflicts.targets.insert(0, problem)
-    conflicts.targets.extend(replacements.links)
+    conflicts.targets.extend(superseded.links)
     if not conflicts.rights:
         conflicts.rights_step = _steps(superseded.refused)
     conflicts.rights.extend(refused_moves(superseded.refused))
     conflicts.targets.extend(superseded.unnameable)
     if context.store.capabilities.deletes_by_name:
         await _refuse_reused_names(view, superseded, conflicts)
-    return Prepared(loaded, files, view, superseded, conflicts, replacements.metadata)
+    return Prepared(loaded, files, view, superseded, conflicts)
 
 
 async def _refuse_reused_names(view: DestinationView, superseded: Superseded, conflicts: Conflicts) -> None:

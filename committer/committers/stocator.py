@@ -16,7 +16,7 @@ from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, Winner
+from committer.records.job_state import Decision, Winner
 from committer.records.pending_uploads import ListedUpload
 from committer.records.publish_chunk import PlannedFile
 from committer.spec import JobSpec
@@ -247,25 +247,6 @@ class AbortDirectTask(AbortTask):
 _NEEDS: Final = needs_of("exclusive_put", "conditional_delete", "identity")
 
 
-class DirectAction(UploadAction):
-    """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
-
-    needs: Mapping[str, str] = _NEEDS
-
-    async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Moves `_SUCCESS` aside, counts the objects, validates."""
-        published = Published(most=context.forms.filenames_limit)
-        await SetAsideSuccess(context).run(state.decision)
-        async for batch in state.files.batches():
-            published.add(context.layout, batch, len(batch))
-        await ValidateOutput(context).run((state, published))
-        return published
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBackObjects`."""
-        return RollBackObjects(context)
-
-
 class RollBackObjects(RollBackUploads):
     """Stage that rolls a job back: creates the outcome, then deletes each winner's object if it is still the same.
 
@@ -277,12 +258,21 @@ class RollBackObjects(RollBackUploads):
     async def _end(self, file: PlannedFile) -> None:
         await self._deleted(file)
 
-    async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        if self.context.store.capabilities.multipart:
-            await super()._restore(aside, fact)
-        else:
-            # Such a store never reuses an identity, so a delayed request deletes only what it was sent for.
-            await RollBack._restore(self, aside, fact)
+
+class DirectAction(UploadAction):
+    """A publish action that counts the objects that tasks wrote; a rollback deletes them."""
+
+    needs: Mapping[str, str] = _NEEDS
+    roll_back: type[RollBack] = RollBackObjects
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Moves `_SUCCESS` aside, counts the objects, validates."""
+        published = Published(most=context.forms.filenames_limit)
+        await SetAsideSuccess(context).run(state.decision)
+        async for batch in state.files.batches():
+            published.add(context.layout, batch, len(batch))
+        await ValidateOutput(context).run((state, published))
+        return published
 
 
 class StocatorCommitter(Committer):

@@ -69,15 +69,15 @@ def superseded_set_listed_anew(patches: Patches) -> None:
         published[self.context.layout.job_id] = {file.destination async for file in value.files}
         return await publish(self, value)
 
-    async def execute(self: MoveAside, value: Any) -> int:
+    async def execute(self: MoveAside, value: Any) -> None:
         if "superseded" not in {fact.kind async for some in value.batches() for fact in some}:
-            return await move(self, value)
+            await move(self, value)
+            return
         own = published.get(self.context.layout.job_id, set())
         anew = Superseded(layout=self.context.layout, folding=NameFolding(self.context.store.capabilities))
         await ListSuperseded(self.context, anew).run(sorted(await value.directories()))
         for name in {fact.path async for some in anew.facts.batches() for fact in some} - own:
             await self.context.store.delete_file(self.context.layout.destination / name)
-        return anew.facts.count
 
     patches.method(PublishFiles, "execute", remember)
     patches.method(MoveAside, "execute", execute)

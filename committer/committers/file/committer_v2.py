@@ -293,25 +293,6 @@ class MergedForms(ManifestForms):
         return await outside_of(context, cast("FileLayout", context.layout))
 
 
-class MergedAction(PublishAction):
-    """A publish action that counts the files that tasks moved, and moves only stale summary files aside."""
-
-    async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Moves `_SUCCESS` aside, counts the files, moves summaries aside, validates."""
-        published = Published()
-        await SetAsideSuccess(context).run(state.decision)
-        async for batch in state.files.batches():
-            published.add(context.layout, batch, len(batch))
-        if state.superseded:
-            await MoveAside(context).run(state.superseded)
-        await ValidateOutput(context).run((state, published))
-        return published
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns a stage that refuses."""
-        return _NoRollBack(context)
-
-
 class _NoRollBack(RollBack):
     def refuse(self, value: RollBackRequest) -> None:
         """Refuses every rollback; no store call."""
@@ -324,6 +305,23 @@ class _NoRollBack(RollBack):
             outcome="partial",
             next_step=f"{self.context.recover_call()} finishes it",
         )
+
+
+class MergedAction(PublishAction):
+    """A publish action that counts the files that tasks moved, and moves only stale summary files aside."""
+
+    roll_back: type[RollBack] = _NoRollBack
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Moves `_SUCCESS` aside, counts the files, moves summaries aside, validates."""
+        published = Published()
+        await SetAsideSuccess(context).run(state.decision)
+        async for batch in state.files.batches():
+            published.add(context.layout, batch, len(batch))
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        await ValidateOutput(context).run((state, published))
+        return published
 
 
 class FileCommitterV2(FileOutputCommitter):

@@ -8,6 +8,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DIRECTORY_UNKNOWN, DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.stages.base import StageContext, TaskOutput
+from committer.stages.check.foreign_metadata import checksummed
 from committer.stages.names import ancestors
 from committer.stages.task.attempt_files import ScanTask
 from committer.stores.base import FileStatus
@@ -63,12 +64,8 @@ def without_sidecars(context: StageContext, files: list[FileStatus]) -> list[Fil
     if not context.store.capabilities.checksum_sidecars:
         return files
     paths = {status.path for status in files}
-    return [status for status in files if _whose_checksum(status.path) not in paths]
-
-
-def _whose_checksum(path: StorePath) -> StorePath | None:
-    name = path.name
-    return path.parent / name[1:-4] if name.startswith(".") and name.endswith(".crc") and len(name) > 5 else None
+    owners = ((status, checksummed(status.path.name)) for status in files)
+    return [status for status, owner in owners if not owner or status.path.parent / owner not in paths]
 
 
 async def tidy(context: StageContext, output: TaskOutput, *, operation: str) -> None:

@@ -44,6 +44,9 @@ class Superseded:
     Attributes:
         facts: The decision's facts, those of a directory next to one another.
         any: Whether the job replaces any old data file, noted or not.
+        whole: Whether the job replaces all that is directly in the destination.
+        links: Problems with symbolic links at replaced directories.
+        stale: Names of other writers' summary files that the job's files make stale.
         places: The first free place aside.
         refused: Files that the store would refuse to move or to name, by name; at most a hundred.
         unnameable: Sentences about files that no record may name; at most a hundred.
@@ -53,6 +56,9 @@ class Superseded:
     folding: NameFolding
     facts: NotedFacts = field(default_factory=NotedFacts)
     any: bool = False
+    whole: bool = False
+    links: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
     places: int = 0
     refused: dict[str, FileStatus] = field(default_factory=dict)
     unnameable: list[str] = field(default_factory=list)

@@ -15,22 +15,13 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.flow.together import both
-from committer.records.job_state import (
-    Decision,
-    PlanFile,
-    PlanKind,
-    decode_record,
-    encode_facts,
-    encode_record,
-    limit_of,
-)
+from committer.records.job_state import Decision, PlanFile, PlanKind, decode_record, encode_facts, encode_record
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.facts import FACTS_A_FILE, DecisionFacts, FactList, Facts, Lines, NotedFacts, RecordedFacts
 from committer.stages.state.job_liveness import has_setup, job_vanished, make_superseded, may_vanish
-from committer.stages.state.own_records import read_decision
-from committer.stores.helpers import create_exclusively
+from committer.stages.state.own_records import create_record, put_record, read_decision
 
 # Most facts in the decision itself, some 100 bytes each; a side file is one more round trip.
 FACTS_IN_DECISION = 1_000
@@ -122,8 +113,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
     async def _write_file(self, plan: list[PlanFile], first: int, lines: Lines, kind: PlanKind) -> None:
         # The name contains the driver, so a driver that loses the race does not overwrite the winner's side files.
         path = self.context.layout.plan_file(first + len(plan), self.context.driver)
-        temporary = self.context.layout.temporary_of(path, self.context.driver)
-        await self.context.store.put(path, lines.data, temporary=temporary, durable=self.context.durable)
+        await put_record(self.context, path, lines.data)
         plan.append(PlanFile(name=path.name, digest=digest_of(lines.data), lines=lines.facts, kind=kind))
 
 
@@ -137,10 +127,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
     try:
-        temporary = layout.temporary_of(layout.decision, context.driver)
-        found = await create_exclusively(
-            store, layout.decision, wanted, temporary=temporary, durable=context.durable, limit=limit_of(Decision)
-        )
+        found = await create_record(context, layout.decision, wanted, Decision)
     except StoreNotFoundError as error:
         raise job_vanished(context, DecideCommit.name, error) from error
     except StoreOutcomeUnknownError as error:

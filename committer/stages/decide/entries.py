@@ -36,7 +36,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.state.job_directory import look_at_job
 from committer.stages.state.job_liveness import job_vanished
-from committer.stages.state.own_records import read_record
+from committer.stages.state.own_records import put_record, read_record
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import children_of, exists
 
@@ -327,10 +327,8 @@ class DeclareIntent(Stage[Intent, None]):
 
     async def execute(self, value: Intent) -> None:
         """Writes the intent."""
-        context, layout = self.context, self.context.layout
-        path = layout.intent(context.driver)
-        temporary = layout.temporary_of(path, context.driver)
-        writing = context.store.put(path, encode_record(value), temporary=temporary, durable=context.durable)
+        context = self.context
+        writing = put_record(context, context.layout.intent(context.driver), encode_record(value))
         try:
             # The entry's directory is created here, so that the entry takes one call.
             await both_in_full(writing, make_directory_of_entries(context))
@@ -361,16 +359,16 @@ class DeclareScope(Stage[Scope, None]):
             writes=value.writes,
             replaces=value.replaces,
         )
-        data, temporary = encode_record(entry), layout.temporary_of(path, context.driver)
+        data = encode_record(entry)
         # Added first: the entry is deleted at the end of the job even if the response to this call is lost.
         context.known.entries.add(path)
         try:
             for _try in range(_TRIES - 1):
                 with suppress(StoreNotFoundError):
-                    await context.store.put(path, data, temporary=temporary, durable=context.durable)
+                    await put_record(context, path, data)
                     return
                 await make_directory_of_entries(context)
-            await context.store.put(path, data, temporary=temporary, durable=context.durable)
+            await put_record(context, path, data)
         except StoreNotFoundError as error:
             raise job_vanished(context, self.name, error) from error
 

@@ -8,12 +8,12 @@ from typing import Final, Literal, NamedTuple
 from committer.errors import StoreError, StoreNotFoundError
 from committer.flow.together import both
 from committer.layout import REMOVED
-from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record, limit_of
+from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import decision_is_gone
 from committer.stages.state.job_liveness import has_setup, may_vanish
+from committer.stages.state.own_records import create_record
 from committer.stages.state.success_content import is_unmarked
-from committer.stores.helpers import create_exclusively
 
 _REASON: Final = 10_000
 """Longest reason of a rollback in an outcome record, in characters; the rest is cut off."""
@@ -63,7 +63,11 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 reason=reason[:_REASON],
             )
         )
-        found, alone = await both(self._create(wanted), runs_alone(self.context, asked=asked))
+        try:
+            creating = create_record(self.context, layout.outcome, wanted, JobOutcome)
+            found, alone = await both(creating, runs_alone(self.context, asked=asked))
+        except StoreNotFoundError as error:
+            raise decision_is_gone(self.context) from error
         stands, alone = await both(self._stands(), is_unmarked(self.context, asked=alone))
         if not stands:
             if found == wanted:
@@ -74,21 +78,6 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             raise decision_is_gone(self.context)
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         return Ended(outcome, alone if found == wanted else None)
-
-    async def _create(self, wanted: bytes) -> bytes:
-        layout, durable = self.context.layout, self.context.durable
-        temporary = layout.temporary_of(layout.outcome, self.context.driver)
-        try:
-            return await create_exclusively(
-                self.context.store,
-                layout.outcome,
-                wanted,
-                temporary=temporary,
-                durable=durable,
-                limit=limit_of(JobOutcome),
-            )
-        except StoreNotFoundError as error:
-            raise decision_is_gone(self.context) from error
 
     async def _stands(self) -> bool:
         return not may_vanish(self.context) or await has_setup(self.context)

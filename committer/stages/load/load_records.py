@@ -33,6 +33,7 @@ from committer.stages.load.planned_files import (
 )
 from committer.stages.load.promotions import may_promote, note_owners
 from committer.stages.names import NameFolding, name_problems, with_ancestors
+from committer.stages.state.own_records import put_record
 
 # Entries kept in memory, some 500 bytes each; those of a larger job are kept on the driver's disk.
 ENTRIES_IN_MEMORY = 100_000
@@ -332,11 +333,9 @@ class _Copies:
         return self._context.layout.plan_file(self._files, self._context.driver)
 
     async def _write(self) -> None:
-        context, path, data = self._context, self._path, b"".join(self._waiting)
+        path, data = self._path, b"".join(self._waiting)
         self._waiting, self._length, self._files = [], 0, self._files + 1
-        await context.store.put(
-            path, data, temporary=context.layout.temporary_of(path, context.driver), durable=context.durable
-        )
+        await put_record(self._context, path, data)
 
 
 def _attempts_of(sources: list[str]) -> set[str]:

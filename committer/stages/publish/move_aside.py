@@ -10,6 +10,7 @@ delayed rename finds its target name taken, or the target's directory gone, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from committer.errors import (
@@ -146,7 +147,7 @@ async def blocks_delayed_move(store: Store, place: StorePath) -> bool:
         return True
 
 
-class MoveAside(Stage[Facts, int]):
+class MoveAside(Stage[Facts, None]):
     """The stage that moves the recorded files that are in the way, or superseded, to where a rollback finds them.
 
     A file is moved only while it is the one that the decision recorded; a file written there since stays.
@@ -165,39 +166,31 @@ class MoveAside(Stage[Facts, int]):
         at, aside = context.layout.destination, context.layout.superseded
         self._places = at.scheme, at.authority, "/" if at.path == "/" else f"{at.path}/", f"{aside.path}/"
 
-    async def execute(self, value: Facts) -> int:
-        """Moves all, many concurrently; returns how many this call moved."""
-        moved = 0
+    async def execute(self, value: Facts) -> None:
+        """Moves all, many concurrently."""
         async for facts in value.batches():
-            moved += await self._move_all(facts)
-        return moved
+            await self._move_all(facts)
 
-    async def _move_all(self, value: list[Fact]) -> int:
-        moved = 0
+    async def _move_all(self, value: list[Fact]) -> None:
         store, most, advance = self.context.store, self.context.config.io_concurrency, self.context.progress.advance
 
         async def move(fact: Fact) -> None:
-            nonlocal moved
-            if await looking_again(lambda: self._move(fact)):
-                moved += 1
+            await looking_again(lambda: self._move(fact))
             advance()
 
         able = BATCH_RENAME.of(store)
         if able is None:
             await run_workers(value, move, workers=most, operation=self.name)
-            return moved
+            return
 
         async def move_together(facts: Sequence[Fact]) -> None:
-            nonlocal moved
             seen = [(fact.identity, fact.size) for fact in facts]
             errors = await able.rename_files([self._ends(fact) for fact in facts], seen=seen)
-            moved += len(facts) - len(errors)
             advance(len(facts) - len(errors))
             # One look at each tells new files, files moved before, and failures apart.
             await run_workers([facts[index] for index in errors], move, workers=most, operation=self.name)
 
         await run_together(value, move_together, io_concurrency=most, operation=self.name)
-        return moved
 
     def _ends(self, fact: Fact) -> tuple[StorePath, StorePath]:
         # Without validation, as names were checked to stay inside. Called for every old file.
@@ -208,7 +201,7 @@ class MoveAside(Stage[Facts, int]):
             StorePath(scheme, authority, f"{aside}{fact.aside:08d}"),
         )
 
-    async def _move(self, fact: Fact) -> bool:
+    async def _move(self, fact: Fact) -> None:
         store = self.context.store
         path, aside = self._ends(fact)
         conditional = store.capabilities.conditional_rename and fact.identity is not None
@@ -216,39 +209,40 @@ class MoveAside(Stage[Facts, int]):
             if not conditional:
                 status = await store.status(path)
                 if not is_recorded(status, fact):
-                    return False
+                    return
             await store.rename_file(path, aside, identity=fact.identity)
         except StoreOutcomeUnknownError:
             raise
         except StoreError as error:
-            return await self._settle(fact, path, aside, error)
-        return True
+            await self._settle(fact, path, aside, error)
 
-    async def _settle(self, fact: Fact, path: StorePath, aside: StorePath, error: StoreError) -> bool:
-        """Handles an error of a move: returns whether the file was moved after all."""
+    async def _settle(self, fact: Fact, path: StorePath, aside: StorePath, error: StoreError) -> None:
+        """Handles an error of a move."""
         if isinstance(error, StoreNotFoundError):
             if error.path == str(path) or not error.path:
-                return False
+                return
             raise aside_is_gone(self.context, self.name, path) from error
         if isinstance(error, StorePreconditionError | StoreIsADirectoryError):
             # What exists there now came after the decision, and stays: a directory of this job, or another
             # writer's file.
-            return False
+            return
         if isinstance(error, StoreExistsError):
             # Moved before, by a hard link whose old name was not yet removed; or another file has its old name by now.
-            return await self._finish_move(fact, path, aside)
+            await self._finish_move(fact, path, aside)
+            return
         raise error
 
-    async def _finish_move(self, fact: Fact, path: StorePath, aside: StorePath) -> bool:
+    async def _finish_move(self, fact: Fact, path: StorePath, aside: StorePath) -> None:
         store = self.context.store
         try:
             standing, moved = await store.status(path), await store.status(aside)
         except StoreNotFoundError:
-            return False
+            return
         if fact.identity is None or standing.identity != fact.identity:
-            return False
+            return
         if moved.identity == fact.identity:
-            return await take_away(self.context, path, self.context.layout.superseded, identity=fact.identity)
+            await take_away(self.context, path, self.context.layout.superseded, identity=fact.identity)
+            return
         raise JobStateError(
             f"{path} is to be taken away, and its place {aside} is taken by something else",
             operation=self.name,
@@ -316,14 +310,11 @@ class DeleteSuperseded(Stage[Facts, None]):
 
         await run_workers(facts, delete, workers=self.context.config.io_concurrency, operation=self.name)
 
-    async def _delete(self, fact: Fact) -> bool:
-        store, path = self.context.store, self.context.layout.target(fact.path)
+    async def _delete(self, fact: Fact) -> None:
         if fact.is_directory or fact.identity is None:
-            return False
-        try:
-            return await delete_seen(store, path, identity=fact.identity)
-        except StorePreconditionError:
-            return False
+            return
+        with suppress(StorePreconditionError):
+            await delete_seen(self.context.store, self.context.layout.target(fact.path), identity=fact.identity)
 
 
 PLACE_TAKEN = b"No _SUCCESS: only that none may arrive here late.\n"

@@ -34,6 +34,7 @@ from committer.stages.decide.entries import drop_entries
 from committer.stages.durability import sync_directories
 from committer.stages.remove.abort_uploads import AbortUploads
 from committer.stages.state.job_directory import list_job_directories
+from committer.stages.state.own_records import put_record
 from committer.stores.abilities import BATCH_DELETE
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
@@ -377,9 +378,8 @@ async def _another_stands(context: StageContext) -> bool:
 
 async def put_kept(context: StageContext, outcome: JobOutcome) -> None:
     """Writes the copy of the outcome that a committed job keeps: one call."""
-    layout, data = context.layout, encode_record(outcome)
-    temporary = layout.temporary_of(layout.kept, context.driver)
+    path, data = context.layout.kept, encode_record(outcome)
     # Every driver writes the same, so a second request changes nothing. If the directory is gone, another
     # driver has written it and removed the rest.
     with suppress(StoreNotFoundError):
-        await looking_again(lambda: context.store.put(layout.kept, data, temporary=temporary, durable=context.durable))
+        await looking_again(lambda: put_record(context, path, data))

@@ -280,7 +280,7 @@ class SetupJob(Stage[None, None]):
                 return None
             if opened is None and not decided:
                 try:
-                    opened = (await _create_opened(context, layout, "closed")).state == "open"
+                    opened = (await create_opened(context, layout, "closed")).state == "open"
                 except StoreNotFoundError:
                     return None
             stands = layout.setup.name in children and await exists(store, layout.setup)
@@ -297,7 +297,7 @@ class SetupJob(Stage[None, None]):
         context, layout = self.context, self.context.layout
         temporary = layout.temporary_of(layout.opened, context.driver)
         try:
-            opened = (await _create_opened(context, layout, "open", temporary)).driver == context.driver
+            opened = (await create_opened(context, layout, "open", temporary)).driver == context.driver
         except StoreNotFoundError:
             opened = False
         if opened and may_vanish(context):
@@ -352,7 +352,7 @@ class SetupJob(Stage[None, None]):
             ) from error
 
 
-async def _create_opened(
+async def create_opened(
     context: StageContext, layout: JobLayout, state: Literal["open", "closed"], temporary: StorePath | None = None
 ) -> JobOpened:
     """Creates the record that a job of the id was opened, or closed; returns the existing one, if any. 1 to 3 calls."""

@@ -1,4 +1,4 @@
-"""Reads this engine's records of a job: setup, intent, decision, outcome. One call each."""
+"""Reads and writes this engine's records of a job: setup, intent, decision, outcome. One call each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOpened, JobOutcome, JobSetup, R, decode_record, limit_of
-from committer.stages.base import abandon_advice
+from committer.stages.base import StageContext, abandon_advice
 from committer.stages.state.job_directory import JobDirectory, JobState
 from committer.stores.base import Store
+from committer.stores.helpers import create_exclusively
 
 Drivers: TypeAlias = Sequence[tuple[DriverProcess | None, DriverState]]
 """The processes that drive a job, as far as records name them, and whether each runs."""
@@ -38,6 +39,20 @@ def _with_abandon_advice(layout: JobLayout) -> Iterator[None]:
                 f"look at the destination: it was damaged, or another program wrote it; {abandon_advice(layout)}"
             )
         raise
+
+
+async def put_record(context: StageContext, path: StorePath, data: bytes) -> None:
+    """Writes a record that only this driver writes: one call."""
+    temporary = context.layout.temporary_of(path, context.driver)
+    await context.store.put(path, data, temporary=temporary, durable=context.durable)
+
+
+async def create_record(context: StageContext, path: StorePath, data: bytes, kind: type[R]) -> bytes:
+    """Creates a record, or returns the one that another driver created: 1 to 3 calls, `create_exclusively`'s errors."""
+    temporary = context.layout.temporary_of(path, context.driver)
+    return await create_exclusively(
+        context.store, path, data, temporary=temporary, durable=context.durable, limit=limit_of(kind)
+    )
 
 
 async def read_setup(store: Store, layout: JobLayout) -> JobSetup:

@@ -528,7 +528,3 @@ class RollBackBlocks(RollBackUploads):
                 self.context.store, target, file.upload.etags, stamp=file.stamp, size=file.size, exclusive=True
             )
         await self._deleted(file)
-
-    async def _restore(self, aside: StorePath, fact: Fact) -> None:
-        # An etag is never given twice here, so a delayed request can delete only the `_SUCCESS` it was sent for.
-        await RollBack._restore(self, aside, fact)
