@@ -23,12 +23,11 @@ from committer.errors import UnsupportedError
 from committer.events import Listener
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.spark.commit_log import DriverLog
-from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_conflicts, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
 from committer.spark.publishing import SparkPool
 from committer.spark.session_settings import checked
-from committer.spark.sessions import JARS, is_connect, running_gateway, with_jar
+from committer.spark.sessions import JARS, default_file_system, is_connect, running_gateway, with_jar
 
 Session = TypeVar("Session", SparkSession.Builder, SparkSession)
 
