@@ -29,38 +29,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class PartitionSlice(msgspec.Struct, frozen=True):
-    """Rows of one partition directory, without partition columns; `directory` is empty for an unpartitioned write."""
-
-    directory: str
-    rows: pa.Table
-
-
 def split_by_partition(
     rows: pa.Table, keys: pa.Table, names: Sequence[str], spark_types: Sequence[str] = ()
-) -> Iterator[PartitionSlice]:
-    """Sorts rows by partition and yields each partition once, by first appearance of its values.
+) -> Iterator[tuple[str, pa.Table]]:
+    """Sorts rows by partition and yields each partition's directory and rows once, by first appearance of its values.
 
-    Values with the same spelling share a directory: null and the empty string, or an hour that daylight saving
-    time repeats. Only intervals need `spark_types`. Memory: a sorted copy of `rows`; time: a sort of one integer
-    per row.
+    The directory is empty for an unpartitioned write. Values with the same spelling share a directory: null and the
+    empty string, or an hour that daylight saving time repeats. Only intervals need `spark_types`. Memory: a sorted
+    copy of `rows`; time: a sort of one integer per row.
     """
     import pyarrow as pa
 
     pc = compute()
     if not names:
-        yield PartitionSlice("", rows)
+        yield "", rows
         return
     codes, directories = _directory_codes(keys, names, spark_types or [""] * len(names))
     if len(directories) == 1:
-        yield PartitionSlice(directories[0], rows)
+        yield directories[0], rows
         return
     order = pc.sort_indices(codes)  # stable: rows keep their order within a partition
     rows = rows.take(order)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
     start = 0
     for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield PartitionSlice(directories[code], rows.slice(start, end - start))
+        yield directories[code], rows.slice(start, end - start)
         start = end
 
 
@@ -358,8 +351,8 @@ class TaskOutput:
             self._schema = self._format.file_schema(rows.schema, plan.schema)
         keys = table.select([position for _name, position in plan.partitions])
         names = [name for name, _position in plan.partitions]
-        for part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
-            self._put(part.directory, part.rows, last=last)
+        for directory, part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
+            self._put(directory, part, last=last)
         # Pending rows of the spill are slices that would keep the whole gathering alive.
         self._spill.flush()
 
