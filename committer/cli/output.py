@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from committer.cli.text import Exit, commands_of, pieces_of, sentence_of
+from committer.cli.text import Exit, commands_of, has_sentence, sentence_of
 from committer.errors import CommitterError
 from committer.readable import clean
 
@@ -104,12 +104,12 @@ def parts_of_error(error: CommitterError) -> list[Part]:
     parts: list[Part] = [line(f"error: {error.message}", "bold red")]
     detail = [("path", error.path if error.path not in error.message else ""), ("outcome", error.outcome)]
     parts.append(pairs(detail, indent=2))
-    pieces = pieces_of(error.next_step)
-    if any(is_command for _, is_command in pieces):
+    commands = commands_of(error.next_step)
+    if commands:
         parts.append(line("next step", "dim", indent=2))
-        if not all(is_command for _, is_command in pieces):
+        if has_sentence(error.next_step):
             parts.append(line(sentence_of(error.next_step), indent=4))
-        parts += [copyable(text, indent=6) for text in dict.fromkeys(commands_of(error.next_step))]
+        parts += [copyable(text, indent=6) for text in dict.fromkeys(commands)]
     else:
         parts[-1] = pairs([*detail, ("next step", error.next_step)], indent=2)
     conflicts = getattr(error, "conflicts", ())

@@ -69,6 +69,7 @@ def age(moment: datetime | None, now: datetime) -> str:
 
 
 _CALL: Final = re.compile(r"`await committer\.(\w+\([^`]*\))`")
+_COMMAND: Final = re.compile(r"`(committer [^`]*)`")
 _COMMANDS: Final = {"list_jobs": "jobs"}
 _FLAGS: Final = frozenset({"rollback", "force"})
 _OF_THE_PLACE: Final = frozenset({"--job", "--storage", "-o"})
@@ -105,16 +106,17 @@ def _as_text(value: object) -> str:
 
 def commands_of(advice: str) -> list[str]:
     """Returns the commands in backticks in an advice; ``N`` and ``FILE`` in them are for the user to fill in."""
-    return [piece for piece, is_command in pieces_of(advice) if is_command]
+    return _COMMAND.findall(advice)
+
+
+def has_sentence(advice: str) -> bool:
+    """Reports whether an advice says more than its commands."""
+    return bool(_COMMAND.sub("", advice).strip(_BETWEEN))
 
 
 def sentence_of(advice: str) -> str:
     """Shortens each command in an advice to name and flags; the whole commands are shown below it."""
-    parts = advice.split("`")
-    for number, text in enumerate(parts):
-        if number % 2 and text.startswith("committer "):
-            parts[number] = _in_short(text)
-    return "`".join(parts)
+    return _COMMAND.sub(lambda found: f"`{_in_short(found[1])}`", advice)
 
 
 def _in_short(text: str) -> str:
@@ -130,22 +132,6 @@ def _in_short(text: str) -> str:
         if shown:
             flags.append(word)
     return " ".join([name, *flags])
-
-
-def pieces_of(advice: str) -> list[tuple[str, bool]]:
-    """Splits an advice into sentences and commands, each with True for a command."""
-    pieces: list[tuple[str, bool]] = []
-    for number, text in enumerate(advice.split("`")):
-        if number % 2 and text.startswith("committer "):
-            pieces.append((text, True))
-            continue
-        sentence = f"`{text}`" if number % 2 else text
-        if pieces and not pieces[-1][1]:
-            pieces[-1] = (pieces[-1][0] + sentence, False)
-        else:
-            pieces.append((sentence, False))
-    trimmed = [(text if is_command else text.strip(_BETWEEN), is_command) for text, is_command in pieces]
-    return [(text, is_command) for text, is_command in trimmed if text]
 
 
 class Exit(IntEnum):

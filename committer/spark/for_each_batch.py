@@ -18,12 +18,11 @@ from committer.paths import Destination
 from committer.spark import without_data_sources
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
-from committer.spark.hadoop_client import resolved_path
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
 from committer.spark.options import is_absolute, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.session_settings import add_from_session, telling
-from committer.spark.sessions import case_sensitive, is_connect
+from committer.spark.sessions import case_sensitive, is_connect, resolved_path
 from committer.spark.spark_task import QUERY_ID
 from committer.spark.writing import save
 

@@ -29,38 +29,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class PartitionSlice(msgspec.Struct, frozen=True):
-    """Rows of one partition directory, without partition columns; `directory` is empty for an unpartitioned write."""
-
-    directory: str
-    rows: pa.Table
-
-
 def split_by_partition(
     rows: pa.Table, keys: pa.Table, names: Sequence[str], spark_types: Sequence[str] = ()
-) -> Iterator[PartitionSlice]:
-    """Sorts rows by partition and yields each partition once, by first appearance of its values.
+) -> Iterator[tuple[str, pa.Table]]:
+    """Sorts rows by partition and yields each partition's directory and rows once, by first appearance of its values.
 
-    Values with the same spelling share a directory: null and the empty string, or an hour that daylight saving
-    time repeats. Only intervals need `spark_types`. Memory: a sorted copy of `rows`; time: a sort of one integer
-    per row.
+    The directory is empty for an unpartitioned write. Values with the same spelling share a directory: null and the
+    empty string, or an hour that daylight saving time repeats. Only intervals need `spark_types`. Memory: a sorted
+    copy of `rows`; time: a sort of one integer per row.
     """
     import pyarrow as pa
 
     pc = compute()
     if not names:
-        yield PartitionSlice("", rows)
+        yield "", rows
         return
     codes, directories = _directory_codes(keys, names, spark_types or [""] * len(names))
     if len(directories) == 1:
-        yield PartitionSlice(directories[0], rows)
+        yield directories[0], rows
         return
     order = pc.sort_indices(codes)  # stable: rows keep their order within a partition
     rows = rows.take(order)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
     start = 0
     for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield PartitionSlice(directories[code], rows.slice(start, end - start))
+        yield directories[code], rows.slice(start, end - start)
         start = end
 
 
@@ -281,86 +274,12 @@ class DirectoryFiles:
             self._file = None
 
 
-class TaskFiles:
-    """Files of one task attempt in all directories.
+class TaskOutput:
+    """Writer of a task's rows; opens files from the calling thread by their names relative to the destination.
 
     Args:
-        direct_bytes: Minimum size of rows that are written before the end.
         open_bytes: Memory of open files above which rows go to the spill.
     """
-
-    def __init__(
-        self,
-        begin: Callable[[str, int], RowFile],
-        spill: Spill,
-        *,
-        direct_bytes: int,
-        open_files: int,
-        open_bytes: int,
-        max_records_per_file: int,
-    ) -> None:
-        self._begin = begin
-        self._spill = spill
-        self._direct_bytes = direct_bytes
-        self._open_files = open_files
-        self._open_bytes = open_bytes
-        self._limit = max_records_per_file
-        self._open: dict[str, DirectoryFiles] = {}
-
-    def write(self, directory: str, rows: pa.Table, *, last: bool) -> None:
-        """Writes rows or adds them to the spill; `last` means that no more rows follow for this directory."""
-        if directory in self._spill:
-            # Later rows of a spilled directory are spilled too, which keeps their order.
-            self._spill.add(directory, rows)
-        elif last:
-            self._files(directory).write(rows)
-            self._close(directory)
-        elif self._may_write(directory, rows):
-            self._files(directory).write(rows)
-        else:
-            self._spill.add(directory, rows)
-
-    def touch(self, directory: str) -> None:
-        """Creates a file without rows."""
-        self._files(directory).begin()
-
-    def close(self, row_group_bytes: int) -> None:
-        """Writes spilled rows, one directory at a time, in tables of `row_group_bytes`, and finishes every file."""
-        for directory in [directory for directory in self._open if directory not in self._spill]:
-            self._close(directory)
-        for directory, tables in self._spill.drain():
-            files = self._files(directory)
-            for rows in _gathered(tables, row_group_bytes):
-                files.write(rows)
-            self._close(directory)
-
-    def abandon(self, error: BaseException) -> None:
-        """Discards the open files because of `error`, which stays the error that is raised."""
-        for files in self._open.values():
-            files.abandon(error)
-        self._open.clear()
-
-    def _may_write(self, directory: str, rows: pa.Table) -> bool:
-        if not directory:
-            return True
-        if rows.nbytes < self._direct_bytes or sum(files.held for files in self._open.values()) > self._open_bytes:
-            return False
-        return directory in self._open or len(self._open) < self._open_files
-
-    def _files(self, directory: str) -> DirectoryFiles:
-        files = self._open.get(directory)
-        if files is None:
-            files = DirectoryFiles(lambda number: self._begin(directory, number), self._limit)
-            self._open[directory] = files
-        return files
-
-    def _close(self, directory: str) -> None:
-        self._open[directory].close()
-        del self._open[directory]
-
-
-class TaskOutput:
-    """Writer of a task's rows; opens files from the calling thread by their names relative to the destination."""
 
     def __init__(
         self,
@@ -378,20 +297,16 @@ class TaskOutput:
         self._format = file_format
         self._names = names
         self._open_file = open_file
+        self._limit = max_records_per_file
         self._gathered_bytes = gathered_bytes
+        # One is kept for the directory that is written at the end.
+        self._open_files = max(1, open_files - 1)
+        self._open_bytes = open_bytes
         self._schema: pa.Schema | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._size = 0
         self._spill = Spill(names.task)
-        self._files = TaskFiles(
-            self._begin,
-            self._spill,
-            direct_bytes=gathered_bytes // _DIRECT_SHARE,
-            # One is kept for the directory that is written at the end.
-            open_files=max(1, open_files - 1),
-            open_bytes=open_bytes,
-            max_records_per_file=max_records_per_file,
-        )
+        self._open: dict[str, DirectoryFiles] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Writes all rows, finishes every file and returns the number of rows; discards open files on an error.
@@ -407,10 +322,11 @@ class TaskOutput:
             if self._gathered:
                 self._flush(last=True)
             elif self._names.task == 0 and not self._plan.partitions:
-                self._files.touch("")
-            self._files.close(self._gathered_bytes)
+                self._files("").begin()
+            self._close_all()
         except BaseException as error:
-            self._files.abandon(error)
+            for files in self._open.values():
+                files.abandon(error)
             raise
         finally:
             self._spill.close()
@@ -435,10 +351,50 @@ class TaskOutput:
             self._schema = self._format.file_schema(rows.schema, plan.schema)
         keys = table.select([position for _name, position in plan.partitions])
         names = [name for name, _position in plan.partitions]
-        for part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
-            self._files.write(part.directory, part.rows, last=last)
+        for directory, part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
+            self._put(directory, part, last=last)
         # Pending rows of the spill are slices that would keep the whole gathering alive.
         self._spill.flush()
+
+    def _put(self, directory: str, rows: pa.Table, *, last: bool) -> None:
+        """Writes rows or adds them to the spill; `last` means that no more rows follow for this directory."""
+        # Later rows of a spilled directory are spilled too, which keeps their order.
+        if directory in self._spill or not (last or self._may_write(directory, rows)):
+            self._spill.add(directory, rows)
+            return
+        self._files(directory).write(rows)
+        if last:
+            self._close(directory)
+
+    def _may_write(self, directory: str, rows: pa.Table) -> bool:
+        if not directory:
+            return True
+        if rows.nbytes < self._gathered_bytes // _DIRECT_SHARE:
+            return False
+        if sum(files.held for files in self._open.values()) > self._open_bytes:
+            return False
+        return directory in self._open or len(self._open) < self._open_files
+
+    def _close_all(self) -> None:
+        """Writes spilled rows, one directory at a time, in tables like a gathering, and finishes every file."""
+        for directory in [directory for directory in self._open if directory not in self._spill]:
+            self._close(directory)
+        for directory, tables in self._spill.drain():
+            files = self._files(directory)
+            for rows in _gathered(tables, self._gathered_bytes):
+                files.write(rows)
+            self._close(directory)
+
+    def _files(self, directory: str) -> DirectoryFiles:
+        files = self._open.get(directory)
+        if files is None:
+            files = DirectoryFiles(lambda number: self._begin(directory, number), self._limit)
+            self._open[directory] = files
+        return files
+
+    def _close(self, directory: str) -> None:
+        self._open[directory].close()
+        del self._open[directory]
 
     def _begin(self, directory: str, number: int) -> RowFile:
         schema = self._schema

@@ -30,12 +30,11 @@ from committer.paths import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
-from committer.spark.hadoop_client import resolved_path
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.publishing import SparkPool, refuse_without_executors
 from committer.spark.session_settings import add_from_session, config_options, telling
-from committer.spark.sessions import is_connect, missing_in_worker
+from committer.spark.sessions import is_connect, missing_in_worker, resolved_path
 from committer.spark.spark_task import TaskCommitMessage, current_task, task_commits
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt

@@ -13,7 +13,7 @@ import logging
 import zlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -23,12 +23,13 @@ from committer.errors import UnsupportedError
 from committer.events import Listener
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.spark.commit_log import DriverLog
-from committer.spark.hadoop_client import default_file_system
 from committer.spark.job_side import answered, refuse_conflicts, refuse_other_release
 from committer.spark.protocol_jar import check_spark, jar_path
 from committer.spark.publishing import SparkPool
 from committer.spark.session_settings import checked
-from committer.spark.sessions import JARS, is_connect, running_gateway, with_jar
+from committer.spark.sessions import JARS, default_file_system, is_connect, running_gateway, with_jar
+
+Session = TypeVar("Session", SparkSession.Builder, SparkSession)
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """Value of ``spark.sql.sources.commitProtocolClass``."""
@@ -70,33 +71,13 @@ def last_report() -> JobReport | None:
     return _Process.report
 
 
-@overload
 def configure(
-    target: SparkSession.Builder,
+    target: Session,
     *,
     config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
     progress: bool | Listener | None = None,
-) -> SparkSession.Builder: ...
-
-
-@overload
-def configure(
-    target: SparkSession,
-    *,
-    config: ConfigLike | None = None,
-    storage_options: Mapping[str, object] | None = None,
-    progress: bool | Listener | None = None,
-) -> SparkSession: ...
-
-
-def configure(
-    target: SparkSession.Builder | SparkSession,
-    *,
-    config: ConfigLike | None = None,
-    storage_options: Mapping[str, object] | None = None,
-    progress: bool | Listener | None = None,
-) -> SparkSession.Builder | SparkSession:
+) -> Session:
     """Makes all of Spark's own writers commit through this engine: ``df.write``, ``saveAsTable``, ``INSERT`` and CTAS.
 
         spark = committer.spark.configure(SparkSession.builder).getOrCreate()

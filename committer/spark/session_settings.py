@@ -14,7 +14,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -48,13 +48,6 @@ _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope", "superseded_directories"})
 USER_INFO: Final = re.compile(r"://[^/]*@")
 """Beginning of a URL that holds a user's name or password."""
-
-
-class StoreSettings(NamedTuple):
-    """A session's settings for a store: options by Hadoop's keys, and how to pass the secrets that it withholds."""
-
-    options: dict[str, str]
-    withheld: str
 
 
 def set_by_user(df: DataFrame, path: str) -> dict[str, str]:
@@ -112,7 +105,7 @@ def add_from_session(
         return ""
     own = [key for key in settings if not key.lower().startswith(_STORAGE)]
     storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
-    store = store_settings(session, path, storage)
+    reach, withheld = store_settings(session, path, storage)
     if not isinstance(config, CommitterConfig):
         mode = (settings.get("existing") or "append") if has_mode else None
         given = [*own, *(config or ())]
@@ -123,8 +116,8 @@ def add_from_session(
         else:
             chosen = choices_of(session, given, mode=mode, place=StorePath.of(path))
         settings.update({key: as_option(value) for key, value in chosen.items()})
-    settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
-    return store.withheld
+    settings.update({f"{_STORAGE}{key}": value for key, value in reach.items()})
+    return withheld
 
 
 def with_choices(options: Mapping[str, str], choices: Mapping[str, str]) -> dict[str, str]:
@@ -211,12 +204,15 @@ def roots_beside(roots: Iterable[str], destination: StorePath) -> tuple[str, ...
     return tuple(kept)
 
 
-def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) -> StoreSettings:
-    """Returns the storage options that a session sets for a destination; `given` keys, in any tool's spelling, win."""
+def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) -> tuple[dict[str, str], str]:
+    """Returns the storage options that a session sets for a destination, and how to pass the secrets that it withholds.
+
+    Options go by Hadoop's keys; `given` keys, in any tool's spelling, win.
+    """
     place = StorePath.of(path)
     table = options_of(place.scheme)
     if table is None:
-        return StoreSettings({}, "")
+        return {}, ""
     others = {key: value for key, value in session.items() if not _is_choice(key)}
     _tell_unknown(place.scheme, tuple(table.unknown_of_hadoop(others, place.authority)))
     explicit = _named(table, given)
@@ -234,7 +230,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
         else:
             options[key] = value
     missed = bool(secrets) and not any(option.secret for option in explicit.values())
-    return StoreSettings(options, _withheld(secrets) if missed else "")
+    return options, _withheld(secrets) if missed else ""
 
 
 def _named(table: OptionTable, given: Iterable[str]) -> dict[str, StorageOption]:

@@ -38,13 +38,19 @@ from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import fetched_report, ignored_report
-from committer.spark.hadoop_client import is_used, missing_client, resolved_path
 from committer.spark.job_side import CALL, RunningWrite, running, unsuited
 from committer.spark.modes import SaveMode, commit_config, save_mode, target_exists
 from committer.spark.options import WriteOptions, is_sparks, parse_options, refuse_secret
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
 from committer.spark.session_settings import add_from_session, config_options
-from committer.spark.sessions import case_sensitive, described, missing_in_worker
+from committer.spark.sessions import (
+    case_sensitive,
+    described,
+    is_used,
+    missing_client,
+    missing_in_worker,
+    resolved_path,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

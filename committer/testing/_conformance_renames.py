@@ -214,36 +214,28 @@ class RenameConformance(ConformanceBase):
         )
         assert await channel.files() == {f"new-{winner_of(found, StoreNotFoundError)}": b"1"}
 
-    async def test_rename_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+    @pytest.mark.parametrize("known", [False, True])
+    async def test_rename_directory(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, known: bool
+    ) -> None:
         await channel.write("from/a", b"1")
         await channel.write("from/b/c", b"2")
         await channel.write("from-2/d", b"3")
         if not can.atomic_directory_rename:
             with pytest.raises(UnsupportedError):
-                await store.rename_directory(root / "from", root / "to")
+                await store.rename_directory(root / "from", root / "to", known=known)
             assert set(await channel.files()) == {"from/a", "from/b/c", "from-2/d"}
             return
         before = await store.status(root / "from/b/c")
-        await store.rename_directory(root / "from", root / "to")
+        await store.rename_directory(root / "from", root / "to", known=known)
+        with pytest.raises(StoreNotFoundError):
+            await store.rename_directory(root / "from", root / "to", known=known)
         assert await channel.files() == {"to/a": b"1", "to/b/c": b"2", "from-2/d": b"3"}
         assert await channel.directories() == {"to", "to/b", "from-2"}
         assert (await store.status(root / "to/b/c")).identity == before.identity
 
-    async def test_rename_known_directory(self, store: Store, root: StorePath, channel: Channel) -> None:
-        requires(store, "atomic_directory_rename")
-        await channel.write("from/deep/file", b"1")
-        await channel.write("taken/file", b"2")
-        with pytest.raises(StoreExistsError):
-            await store.rename_directory(root / "from", root / "taken", known=True)
-        with pytest.raises(StoreNotFoundError):
-            await store.rename_directory(root / "missing", root / "new", known=True)
-        await store.rename_directory(root / "from", root / "to", known=True)
-        assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
-        with pytest.raises(StoreNotFoundError):
-            await store.rename_directory(root / "from", root / "to", known=True)
-        assert await channel.files() == {"to/deep/file": b"1", "taken/file": b"2"}
-
-    async def test_rename_directory_refuses(self, store: Store, root: StorePath, channel: Channel) -> None:
+    @pytest.mark.parametrize("known", [False, True])
+    async def test_rename_directory_refuses(self, store: Store, root: StorePath, channel: Channel, known: bool) -> None:
         requires(store, "atomic_directory_rename")
         await channel.write("from/a", b"1")
         await channel.write("full/b", b"2")
@@ -252,17 +244,18 @@ class RenameConformance(ConformanceBase):
         files, directories = await channel.files(), await channel.directories()
         for name in ("full", "empty", "file", "from"):
             with refused(StoreExistsError, root / name):
-                await store.rename_directory(root / "from", root / name)
+                await store.rename_directory(root / "from", root / name, known=known)
         with refused(StoreNotFoundError, root / "missing"):
-            await store.rename_directory(root / "missing", root / "new")
+            await store.rename_directory(root / "missing", root / "new", known=known)
         with refused(StoreNotFoundError, root / "not/there"):
-            await store.rename_directory(root / "from", root / "not/there")
+            await store.rename_directory(root / "from", root / "not/there", known=known)
+        if not known:
+            with pytest.raises(StoreNotADirectoryError):
+                await store.rename_directory(root / "file", root / "new")
         with pytest.raises(StoreNotADirectoryError):
-            await store.rename_directory(root / "file", root / "new")
-        with pytest.raises(StoreNotADirectoryError):
-            await store.rename_directory(root / "from", root / "file/below")
+            await store.rename_directory(root / "from", root / "file/below", known=known)
         with pytest.raises(CommitterError):
-            await store.rename_directory(root / "from", root / "from/below")
+            await store.rename_directory(root / "from", root / "from/below", known=known)
         assert (await channel.files(), await channel.directories()) == (files, directories)
 
     async def test_many_directories_to_one_name(self, store: Store, root: StorePath, channel: Channel) -> None:

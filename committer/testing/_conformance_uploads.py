@@ -41,19 +41,6 @@ from committer.testing._conformance_base import (
 T = TypeVar("T")
 
 
-class UploadFixtures(ConformanceBase):
-    @pytest.fixture
-    def uploads(self, store: Store) -> SupportsUploads:
-        """Store with uploads; skips the tests of one without."""
-        return required(UPLOADS, store)
-
-    @pytest.fixture
-    def contents(self, can: Capabilities) -> list[bytes]:
-        """Contents of three successive parts; the last is short."""
-        length = max(can.min_part_bytes, 3)
-        return [b"a" * length, b"b" * length, b"c"]
-
-
 async def begin(
     uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str = STAMP
 ) -> tuple[str, list[UploadPart]]:
@@ -73,8 +60,19 @@ async def drained(entries: AsyncIterator[T]) -> list[T]:
     return [entry async for entry in entries]
 
 
-class UploadConformance(UploadFixtures):
-    """Tests of stores with `multipart`, until an upload is completed."""
+class UploadConformance(ConformanceBase):
+    """Tests of stores with `multipart`."""
+
+    @pytest.fixture
+    def uploads(self, store: Store) -> SupportsUploads:
+        """Store with uploads; skips the tests of one without."""
+        return required(UPLOADS, store)
+
+    @pytest.fixture
+    def contents(self, can: Capabilities) -> list[bytes]:
+        """Contents of three successive parts; the last is short."""
+        length = max(can.min_part_bytes, 3)
+        return [b"a" * length, b"b" * length, b"c"]
 
     async def test_an_upload_appears_when_it_is_completed(
         self, uploads: SupportsUploads, store: Store, root: StorePath, channel: Channel, contents: list[bytes]
@@ -269,10 +267,6 @@ class UploadConformance(UploadFixtures):
             await drained(able.list_uploads(root))
         with pytest.raises(UnsupportedError):
             await drained(able.list_parts(root / "file", "any"))
-
-
-class CompletionConformance(UploadFixtures):
-    """Tests of stores with `multipart`, when an upload is completed."""
 
     async def test_anyone_completes_an_upload_from_what_was_answered(
         self, uploads: SupportsUploads, root: StorePath, channel: Channel, contents: list[bytes]

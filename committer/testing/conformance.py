@@ -20,7 +20,7 @@ from committer.testing._conformance_base import Channel
 from committer.testing._conformance_directories import DeleteConformance, DirectoryConformance
 from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_renames import LinkChannel, LinkConformance, RenameConformance
-from committer.testing._conformance_uploads import BlockListConformance, CompletionConformance, UploadConformance
+from committer.testing._conformance_uploads import BlockListConformance, UploadConformance
 
 __all__ = ["Channel", "LinkChannel", "StoreConformance"]
 
@@ -32,7 +32,6 @@ class StoreConformance(
     LinkConformance,
     DeleteConformance,
     UploadConformance,
-    CompletionConformance,
     BlockListConformance,
 ):
     """The whole suite. A subclass gives the fixtures ``store``, ``root`` and ``channel``, each fresh for every test."""

@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer.advice import call
-from committer.cli.text import as_commands, commands_of, pieces_of, reach_by, sentence_of
+from committer.cli.text import as_commands, commands_of, has_sentence, reach_by, sentence_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import Lake, Run, typed
@@ -171,5 +171,6 @@ def test_a_command_in_short(typed: str, short: str) -> None:
 
 
 def test_advice_without_commands_stays_a_sentence() -> None:
-    assert pieces_of("use `task.open`, or close it") == [("use `task.open`, or close it", False)]
-    assert pieces_of("") == []
+    said = "use `task.open`, or close it"
+    assert (commands_of(said), has_sentence(said), sentence_of(said)) == ([], True, said)
+    assert (commands_of(""), has_sentence("")) == ([], False)

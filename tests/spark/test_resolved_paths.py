@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 import committer.spark
 from committer.spark.datasource import source_with
-from committer.spark.hadoop_client import default_file_system, resolved_path
-from committer.spark.sessions import default_of_environment
+from committer.spark.sessions import default_file_system, default_of_environment, resolved_path
 
 from .conftest import PROTOCOL_KEY, SPARKS_OWN
 

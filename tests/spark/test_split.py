@@ -14,9 +14,9 @@ from committer.spark.output import split_by_partition
 def split(table: pa.Table, *partition_positions: int) -> dict[str, list[int]]:
     keys = table.select(list(partition_positions))
     found = {}
-    for part in split_by_partition(table.select([table.num_columns - 1]), keys, keys.column_names):
-        assert part.directory not in found
-        found[part.directory] = part.rows.column(0).to_pylist()
+    for directory, rows in split_by_partition(table.select([table.num_columns - 1]), keys, keys.column_names):
+        assert directory not in found
+        found[directory] = rows.column(0).to_pylist()
     return found
 
 
@@ -50,9 +50,9 @@ def test_columns_nest_in_the_order_asked_for_and_names_are_escaped() -> None:
 
 def test_files_get_their_columns_in_order_and_no_other() -> None:
     rows, keys = pa.table({"a": [1], "b": [3]}), pa.table({"p": [2]})
-    (part,) = split_by_partition(rows, keys, ["P"])
-    assert part.rows.column_names == ["a", "b"]
-    assert part.directory == "P=2"
+    ((directory, part),) = split_by_partition(rows, keys, ["P"])
+    assert part.column_names == ["a", "b"]
+    assert directory == "P=2"
 
 
 def test_no_row_makes_no_slice() -> None:

@@ -17,7 +17,7 @@ from committer.testing._conformance_base import ConformanceBase
 from committer.testing._conformance_directories import DeleteConformance, DirectoryConformance
 from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_renames import RenameConformance
-from committer.testing._conformance_uploads import BlockListConformance, CompletionConformance, UploadConformance
+from committer.testing._conformance_uploads import BlockListConformance, UploadConformance
 from committer.testing.conformance import Channel
 from tests.stores import bugs_of_files, bugs_of_uploads
 from tests.stores.channels import SpaceChannel
@@ -52,7 +52,7 @@ class BuggyFiles(_Buggy, FileConformance, DirectoryConformance, RenameConformanc
     pass
 
 
-class BuggyUploads(_Buggy, DeleteConformance, UploadConformance, CompletionConformance, BlockListConformance):
+class BuggyUploads(_Buggy, DeleteConformance, UploadConformance, BlockListConformance):
     pass
 
 

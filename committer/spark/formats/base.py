@@ -143,16 +143,16 @@ class FileFormat(ABC):
         )
 
     @property
-    @abstractmethod
     def suffix(self) -> str:
         """Ending of file names, such as ``.snappy.parquet`` or ``.csv.gz``."""
+        return f"{self.compressions[self.compression]}.{self.name}"
 
-    @abstractmethod
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """Returns the schema that rows are cast to before they are written; the cast copies nothing.
+        """Returns the schema that rows are cast to before they are written: the same types, all nullable.
 
-        `spark_schema` is the same schema as Spark's JSON.
+        The cast copies nothing. `spark_schema` is the same schema as Spark's JSON.
         """
+        return nullable_schema(schema)
 
     @abstractmethod
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:

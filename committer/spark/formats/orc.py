@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from committer.errors import UnsupportedError
-from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, compute, give_up, nullable_schema
+from committer.spark.formats.base import NUMBERS, TEXT, FileFormat, RowFile, Unclosed, compute, give_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,15 +41,6 @@ class OrcFormat(FileFormat):
     default_compression: ClassVar[str] = "zstd"
     refused_compressions: ClassVar[Mapping[str, str]] = {"lzo": "use zstd or lz4", "brotli": "use zstd or zlib"}
     types: ClassVar[frozenset[str]] = NUMBERS | TEXT | {"date", "timestamp", "binary"}
-
-    @property
-    def suffix(self) -> str:
-        """Ending of file names, such as ``.zstd.orc``."""
-        return f"{self.compressions[self.compression]}.orc"
-
-    def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """Returns the same types, all nullable."""
-        return nullable_schema(schema)
 
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
         """Opens a file; writes gather into stripes of up to `STRIPE_BYTES`."""

@@ -121,11 +121,6 @@ class ParquetFormat(FileFormat):
     }
     types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval"}
 
-    @property
-    def suffix(self) -> str:
-        """Ending of file names, such as ``.snappy.parquet``."""
-        return f"{self.compressions[self.compression]}.parquet"
-
     def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
         """Returns the same types, all nullable, with Spark's footer.
 

@@ -28,7 +28,6 @@ from committer.spark.formats.base import (
     compute,
     flag,
     give_up,
-    nullable_schema,
     only_utf8,
 )
 from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, timestamp_style
@@ -67,10 +66,6 @@ class TextFormat(FileFormat):
     def suffix(self) -> str:
         """Ending of file names, such as ``.csv.gz``."""
         return f".{self.name}{self.compressions[self.compression]}"
-
-    def file_schema(self, schema: pa.Schema, spark_schema: str) -> pa.Schema:
-        """Returns the same types, all nullable."""
-        return nullable_schema(schema)
 
     def open(self, file: io.IOBase, schema: pa.Schema, spark_schema: str) -> RowFile:
         """Opens a file; rows become lines at once."""
