@@ -308,23 +308,21 @@ def is_of_job(layout: FileLayout, name: str) -> bool:
     return name.startswith(layout.attempt_stem) and bool(underscore) and task.isdecimal() and number.isdecimal()
 
 
+class _RollBackTaken(RollBack):
+    async def execute(self, value: RollBackRequest) -> JobOutcome:
+        await _restore(self.context)
+        return await super().execute(value)
+
+
 class TakenAction(RenameAction):
     """`RenameAction` that first undoes a half-done return of taken directories: one call more."""
+
+    roll_back: type[RollBack] = _RollBackTaken
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Restores taken directories, then publishes."""
         await _restore(context)
         return await super().publish(context, state)
-
-    def roll_back(self, context: StageContext) -> RollBack:
-        """Returns `RollBack`, which moves files back."""
-        return _RollBackTaken(context)
-
-
-class _RollBackTaken(RollBack):
-    async def execute(self, value: RollBackRequest) -> JobOutcome:
-        await _restore(self.context)
-        return await super().execute(value)
 
 
 async def _restore(context: StageContext) -> None:
