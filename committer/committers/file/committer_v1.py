@@ -115,9 +115,10 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise self._replaces_nothing(value)
 
     async def _is_taken(self, value: TaskOutput) -> bool:
-        """Returns whether refused drivers left an earlier commit of the task taken: each saw the other's intent."""
-        task_name = self._layout.task_id(value.identity.task)
-        return await exists(self.context.store, self._layout.tasks / task_name)
+        """Returns whether refused drivers left an earlier commit of the task taken, or are giving it back."""
+        store, task_name = self.context.store, self._layout.task_id(value.identity.task)
+        places = (self._layout.tasks / task_name, self._layout.returning / task_name)
+        return any(await both(*(exists(store, place) for place in places)))
 
     async def _look_again(self, value: TaskOutput) -> None:
         """Refuses a commit that a driver may have missed when it listed committed tasks."""
@@ -129,7 +130,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise
         if found.intents or found.decided or found.ended:
             raise self._too_late(value, "this task attempt came too late, or just in time")
-        # Only after that look: a driver that began earlier and has no intent any more has finished its return.
+        # Only after that look: a driver that took directories has an intent, or is giving them back.
         if not self.context.spec.hadoop and await self._is_taken(value):
             raise self._replaces_nothing(value)
 
@@ -238,8 +239,7 @@ class AbortFileTask(AbortTask):
         task, token = layout.task_id(value.task), self.context.runtime.nonce()
         committed, aside = layout.manifests / task, layout.replaced(task, token)
         if not await self._is(committed, task, told):
-            # A driver may have taken it since the look at the job.
-            await self._check_not_being_committed(value)
+            await self._refuse_taken(value, layout, told)
             return
         for earlier in await self._runs(layout.runs, task):
             # An earlier commit that this one replaced does not come back.
@@ -247,7 +247,7 @@ class AbortFileTask(AbortTask):
         try:
             await self.context.store.rename_directory(committed, aside)
         except StoreNotFoundError:
-            await self._check_not_being_committed(value)
+            await self._refuse_taken(value, layout, told)
             return
         try:
             await self._check_not_being_committed(value)
@@ -257,10 +257,30 @@ class AbortFileTask(AbortTask):
         if not await self._is(aside, task, told):
             # Another attempt of the task committed after the comparison, or a driver took it.
             await self._put_there(aside, committed)
-            await self._check_not_being_committed(value)
+            await self._refuse_taken(value, layout, told)
             return
         if not await self._discard(layout, aside, f"{attempt_id}-{token}"):
-            await self._check_not_being_committed(value)
+            await self._refuse_taken(value, layout, told)
+
+    async def _refuse_taken(self, value: AbortRequest, layout: CommittedLayout, told: bytes) -> None:
+        """Refuses the abort of a commit that is gone from its place: a driver may have taken it, and publish it.
+
+        Raises:
+            JobStateError: A driver is at work, or a refused one left the commit taken.
+            JobNotFoundError: The job ended meanwhile.
+        """
+        task = layout.task_id(value.task)
+        for place in (layout.tasks, layout.returning):
+            if await self._is(place / task, task, told):
+                raise JobStateError(
+                    f"a refused commit of job {layout.job_id} took what this attempt of {task} committed",
+                    operation=self.name,
+                    path=place / task,
+                    next_step="commit the job with it, or abort the job",
+                )
+        await self._check_not_being_committed(value)
+        if not self.context.spec.hadoop:
+            await look_at_job(self.context.store, layout)
 
     async def _is(self, directory: StorePath, task: str, told: bytes) -> bool:
         try:
