@@ -59,6 +59,11 @@ class PublishAction(ABC):
     files: type[Stage[CommitState, Published]] = PublishFiles
     roll_back: type[RollBack]
 
+    def __init_subclass__(cls) -> None:
+        """Refuses an action without rollback when it is defined, not when a decided job needs it."""
+        if not hasattr(cls, "roll_back"):
+            raise TypeError(f"{cls.__name__} has no roll_back")
+
     @abstractmethod
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Makes every winner's files visible and validates them; runs from the decision up to the outcome.
