@@ -15,6 +15,7 @@ from committer.errors import (
 )
 from committer.stores.gcs import GcsStore
 from committer_testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
+from committer_testing.emulators.gcs.wire import Answer
 from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 emulator, store, channel = bucket_fixtures(Settings(list_page=250))
@@ -105,6 +106,22 @@ async def test_a_batch_whose_answer_was_lost_is_unknown(
     monkeypatch.setattr(batch, "joined", lambda answers: joined(answers[:2]))
     with pytest.raises(StoreOutcomeUnknownError, match="not whole"):
         await store.delete_files(dict.fromkeys(paths))
+
+
+async def test_a_server_without_batches_gets_a_call_for_each(
+    store: GcsStore, emulator: GcsEmulator, channel: BucketChannel, monkeypatch: pytest.MonkeyPatch, sent: list[str]
+) -> None:
+    """As googleapis' storage-testbench, which says 501."""
+
+    async def not_known(*_: Any) -> Answer:
+        return Answer(501)
+
+    monkeypatch.setattr(emulator, "_batch", not_known)
+    for name in ("a", "b"):
+        assert not await store.delete_files(dict.fromkeys(await filled(channel, 3, name)))
+    assert await channel.files() == {}
+    # Asked once, remembered.
+    assert (sent.count("POST batch"), sent.count("DELETE")) == (1, 6)
 
 
 async def test_a_bucket_that_is_gone(store: GcsStore, emulator: GcsEmulator) -> None:

@@ -17,6 +17,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
+from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.gcs.errors import check_heeded, error_of, says_no_bucket, unsupported
 from committer.stores.gcs.wire import IDEMPOTENCY, GcsWire, identity_of, object_at
@@ -178,6 +179,9 @@ def _is_not_known(answer: Answer) -> bool:
 BATCH: Final = 100
 """Most calls in one request ("Sending batch requests")."""
 
+# Concurrent deletes on a server without batches.
+_AT_ONCE: Final = 16
+_NOT_KNOWN: Final = frozenset({400, 404, 405, 501})
 _NUMBER: Final = re.compile(rb"^Content-ID:[ \t]*<?response-<?(\d+)>?", re.IGNORECASE | re.MULTILINE)
 _STATUS: Final = re.compile(rb"^HTTP/1\.\d (\d{3})[^\n]*\n", re.MULTILINE)
 _BLANK_LINE: Final = re.compile(rb"\r?\n\r?\n")
@@ -188,6 +192,7 @@ class Deletes:
 
     def __init__(self, wire: GcsWire) -> None:
         self._wire = wire
+        self._batches = True
 
     async def delete(self, operation: str, path: StorePath) -> bool:
         """Deletes an object; returns True if it existed. One call."""
@@ -222,24 +227,35 @@ class Deletes:
         raise StorePreconditionError("another file is there", operation=operation, path=path)
 
     async def delete_many(self, operation: str, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
-        """Deletes objects, existing or not, in one call; returns the errors of those not deleted.
+        """Deletes objects, existing or not, and returns the errors of those not deleted.
 
-        `StoreOutcomeUnknownError` is raised if the response lacks a path.
+        One call; a server without batches gets one for each path, 16 at a time. `StoreOutcomeUnknownError` is
+        raised if the response lacks a path.
         """
         if len(paths) > BATCH:
             raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation=operation)
         if not paths:
             return {}
-        if len(paths) == 1:
+        if self._batches and len(paths) > 1:
+            answer = await self._sent(operation, paths)
+            if answer.status < 300:
+                return await self._refused(operation, paths, answer)
+            if answer.status not in _NOT_KNOWN:
+                raise error_of(answer, operation, paths[0])
+            self._batches = False
+        return await self._one_by_one(operation, paths)
+
+    async def _one_by_one(self, operation: str, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        failed: dict[StorePath, StoreError] = {}
+
+        async def delete(path: StorePath) -> None:
             try:
-                await self.delete(operation, paths[0])
+                await self.delete(operation, path)
             except StoreError as error:
-                return {paths[0]: error}
-            return {}
-        answer = await self._sent(operation, paths)
-        if answer.status >= 300:
-            raise error_of(answer, operation, paths[0])
-        return await self._refused(operation, paths, answer)
+                failed[path] = error
+
+        await run_workers(paths, delete, workers=_AT_ONCE, operation=operation)
+        return failed
 
     async def _sent(self, operation: str, paths: Sequence[StorePath]) -> Answer:
         boundary = f"lake-committer-{current_runtime().nonce(16)}"

@@ -182,7 +182,7 @@ class GcsStore(HttpStore, ObjectStore):
         return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
 
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
-        """See `SupportsBatchDelete.delete_files`."""
+        """See `SupportsBatchDelete.delete_files`; a server without batches gets a call for each path."""
         if has_conditions(files):
             raise UnsupportedError(
                 "a call for many files takes no conditions",
