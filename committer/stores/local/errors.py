@@ -92,7 +92,7 @@ def translate(
         kind, message, step = _SIMPLE[number]
         return kind(message.format(reason), operation=operation, path=at, next_step=step)
     if number in _REFUSED:
-        why = Refusal(at, "", _READ_ONLY) if number == errno.EROFS else _refusal(path, destination)
+        why = Refusal(at, "", _READ_ONLY) if number == errno.EROFS else _refusal(number, path, destination)
         return StorePermissionError(
             f"the system refused: {reason}" + (f": {why.reason}" if why.reason else ""),
             operation=operation,
@@ -157,11 +157,11 @@ def _concerned(number: int, path: StorePath, destination: StorePath | None) -> S
     return destination if os.path.lexists(path.path) else path
 
 
-def _refusal(path: StorePath, destination: StorePath | None) -> Refusal:
+def _refusal(number: int, path: StorePath, destination: StorePath | None) -> Refusal:
     if destination is None:
-        return why_refused(path) or Refusal(path)
+        return why_refused(number, path) or Refusal(path)
     unknown = Refusal(path, f"{path.path} cannot be renamed or linked to {destination.path}")
-    return why_refused(path, destination) or unknown
+    return why_refused(number, path, destination) or unknown
 
 
 def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFoundError:

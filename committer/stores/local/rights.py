@@ -109,10 +109,10 @@ def protected(*paths: StorePath) -> Refusal | None:
     return None
 
 
-def why_refused(*paths: StorePath) -> Refusal | None:
+def why_refused(number: int, *paths: StorePath) -> Refusal | None:
     """Finds which path of a call the system refused, by the rights of each and of its directory; None if unclear."""
-    found = protected(*paths)
-    if found is not None:
+    # An attribute of chattr gives EPERM, missing rights give EACCES.
+    if number == errno.EPERM and (found := protected(*paths)) is not None:
         return found
     for path in paths:
         above = os.path.dirname(path.path)
