@@ -146,11 +146,12 @@ class OptionTable:
         return found
 
     def take(self, given: dict[str, object], name: str) -> Any:
-        """Takes an option out of `given`, whatever the case of its name; None if it is not there. Refuses two."""
-        spelled = [key for key in given if key.lower() == name]
-        if len(spelled) > 1:
-            raise exclusive(*spelled)
-        return given.pop(spelled[0]) if spelled else None
+        """Takes an option out of `given`, however its name is spelled; None if it is not there. Refuses two."""
+        keys = [key for key in given if key.lower().removeprefix(SPARK_HADOOP) == name]
+        found = {key: value for key in keys if (value := given.pop(key)) is not None}
+        if len(found) > 1:
+            raise exclusive(*found)
+        return next(iter(found.values()), None)
 
     def spelled(self, given: Mapping[str, object]) -> dict[str, str]:
         """Returns the keys of given options by the options' names, without Hadoop's keys; None counts as not given."""
