@@ -29,7 +29,7 @@ WHOLE_BATCH: Final = 128
 _LONGEST_SAMPLE: Final = 8
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """Queued call. Only the loop's thread touches it, but for the result."""
 

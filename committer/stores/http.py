@@ -227,7 +227,7 @@ _SECRETS: Final = re.compile(
 )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Answer:
     """HTTP response. The body is empty if only its end was lost and the status tells the call's effect."""
 
