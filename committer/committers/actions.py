@@ -60,7 +60,7 @@ class PublishAction(ABC):
     roll_back: type[RollBack]
 
     def __init_subclass__(cls) -> None:
-        """Refuses an action without rollback when it is defined, not when a decided job needs it."""
+        """Refuses a class without rollback, which a decided job may need."""
         if not hasattr(cls, "roll_back"):
             raise TypeError(f"{cls.__name__} has no roll_back")
 

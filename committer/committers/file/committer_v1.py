@@ -115,7 +115,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise self._replaces_nothing(value)
 
     async def _is_taken(self, value: TaskOutput) -> bool:
-        """Returns whether refused drivers left an earlier commit of the task taken, or are giving it back."""
+        """Returns True if an earlier commit of the task lies where refused drivers took it."""
         store, task_name = self.context.store, self._layout.task_id(value.identity.task)
         places = (self._layout.tasks / task_name, self._layout.returning / task_name)
         return any(await both(*(exists(store, place) for place in places)))
