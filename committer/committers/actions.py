@@ -61,6 +61,7 @@ class PublishAction(ABC):
 
     def __init_subclass__(cls) -> None:
         """Refuses a class without rollback, which a decided job may need."""
+        super().__init_subclass__()
         if not hasattr(cls, "roll_back"):
             raise TypeError(f"{cls.__name__} has no roll_back")
 

@@ -2,7 +2,7 @@
 
 A write by Python reads a classic session's ``spark.hadoop.*`` keys. Only keys in the Spark configuration count, not
 Hadoop's defaults; values come from the session's Hadoop configuration. A secret's value is never read, because Spark
-shows options in plans and logs and py4j logs its traffic (DEBUG): the user is told to pass a reference.
+shows options in plans and logs and py4j logs its traffic (DEBUG): an error asks for a reference.
 
 To the job side of the commit protocol the JVM sends its Hadoop keys with each request, in memory or through a pipe.
 They appear in no record, plan or log, and tasks do not get them: they use their own JVM's configuration.

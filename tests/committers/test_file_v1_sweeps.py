@@ -37,7 +37,7 @@ from tests.committers.file_jobs import (
     process,
     run_second,
 )
-from tests.committers.file_places import FileInMemory, committed_by_hadoop
+from tests.committers.file_places import FileInMemory, committed_by_hadoop, layout_of
 from tests.sweeps import Share
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "adls"])
@@ -553,3 +553,21 @@ async def test_a_task_is_published_where_its_abort_beside_the_commit_is_refused(
         while await _abort_beside_a_commit(profile, of_abort, of_commit):
             of_abort += 1
         assert of_abort > 3
+
+
+@PROFILES
+@pytest.mark.parametrize("place_of", ["tasks", "returning"])
+async def test_a_directory_that_a_refused_driver_holds_counts(profile: str, place_of: str) -> None:
+    """A driver left it taken, or died in its return: no task commits again beside it, and no abort passes it over."""
+    place, job = await job_of_two(profile)
+    layout, store = layout_of(place, "j"), process(place)
+    held = getattr(layout, place_of)
+    await store.make_directory(held, parents=True)
+    await store.rename_directory(layout.manifests / layout.task_id(1), held / layout.task_id(1))
+    with pytest.raises(JobStateError, match="took what"):
+        await run_second(place, job, store)
+    async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
+        with pytest.raises(JobStateError, match="took what this attempt"):
+            await attached.abort_task(1, 0)
+    assert (await commit_there(job, store)).success
+    assert place.files() == OTHER | FIRST

@@ -13,6 +13,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.committers import registry
+from committer.committers.actions import PublishAction
 from committer.committers.registry import committer_for, register_committer, unregister_committer
 from committer.errors import JobStateError, JobUndecidedError, TargetExistsError, UnsupportedError
 from committer.flow.runtime import use_runtime
@@ -220,3 +221,8 @@ def test_a_name_that_is_taken_is_not_registered_again() -> None:
     with pytest.raises(ValueError, match="'manifest'"):
         register_committer(built_in)
     assert committer_for("manifest").name in registry.BUILT_IN
+
+
+def test_an_action_without_a_rollback_is_refused_when_it_is_defined() -> None:
+    with pytest.raises(TypeError, match="HalfAnAction has no roll_back"):
+        type("HalfAnAction", (PublishAction,), {})

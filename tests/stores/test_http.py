@@ -9,7 +9,7 @@ import pytest
 
 from committer.errors import InvalidPathError, StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores.http import _proxy_for
+from committer.stores.http import Answer, _proxy_for
 from committer.stores.registry import open_store
 
 pytestmark = pytest.mark.every_loop
@@ -58,3 +58,7 @@ async def test_names_that_no_url_can_hold(path: StorePath) -> None:
         with pytest.raises(InvalidPathError):
             await store.status(StorePath(path.scheme, path.authority, f"{path.parent.path}/{name}"))
     await store.close()
+
+
+def test_an_answer_shows_no_content() -> None:
+    assert "secret" not in repr(Answer(200, {"x-token": "secret"}, b"secret"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ from committer.stores.gcs.errors import error_of as gcs_error
 from committer.stores.hdfs.errors import error_of as hdfs_error
 from committer.stores.http import Answer
 from committer.stores.local import LocalStore
+from committer.stores.local.rights import why_refused
 
 OLD_FILES = CommitterConfig(conflict_mode="replace", superseded_scope="destination")
 SAME_NAME = CommitterConfig(existing_target="replace")
@@ -85,6 +87,17 @@ async def test_what_hinders_at_the_destination_is_told_of_the_destination(
         assert f"{tmp_path}/to is immutable" in caught.value.message
     with pytest.raises(StorePermissionError, match="is immutable"):
         await LocalStore().put(target, b"x")
+
+
+def test_an_attribute_is_no_cause_of_missing_rights(tmp_path: Path, protect: Callable[[str, Path], None]) -> None:
+    """The system answers EPERM for an attribute, and EACCES where rights are missing."""
+    (tmp_path / "secret").write_bytes(b"x")
+    protect("a", tmp_path)
+    path = StorePath.of(tmp_path / "secret")
+    assert why_refused(errno.EACCES, path) is None
+    refused = why_refused(errno.EPERM, path)
+    assert refused is not None
+    assert refused.reason == f"{tmp_path} is append-only"
 
 
 @pytest.mark.parametrize(

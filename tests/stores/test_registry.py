@@ -164,3 +164,9 @@ async def test_a_store_whose_import_fails(installed: str) -> None:
 def test_a_session_under_two_spellings_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="HTTP_SESSION and http_session exclude"):
         open_store(StorePath.of(uri), {"HTTP_SESSION": object(), "http_session": object()})
+
+
+def test_a_session_counts_under_any_spelling() -> None:
+    path, session = StorePath.of("s3://b/x"), object()
+    for given in ({"http_session": None, "HTTP_SESSION": session}, {"spark.hadoop.http_session": session}):
+        assert open_store(path, given).storage_options.take({**given}, "http_session") is session  # type: ignore[attr-defined]

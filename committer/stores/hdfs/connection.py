@@ -151,7 +151,7 @@ class _Undoable(Generic[T]):
         return result
 
     def leave(self) -> bool:
-        """Tells that the caller left; returns False if the function had ended before."""
+        """Marks the caller as gone; returns False if the function ended before."""
         with self._lock:
             self._left = not self._ended
         return self._left
@@ -229,7 +229,7 @@ class Threads:
         return not self._open
 
     def _undo(self, call: Future[T], undoable: _Undoable[T]) -> list[Future[Any]]:
-        """Has the result of a left call undone: by its own thread, or by the returned call if it has ended."""
+        """Undoes the result of an abandoned call, in its own thread, or in the returned call if it has ended."""
         if undoable.leave():
             return []
         # Without a thread the result stays: the error of the caller matters more.
