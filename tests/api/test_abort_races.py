@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from itertools import product
 
 import pytest
 
 import committer
 from committer import Job, TaskCommit
-from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError
-from committer.testing.faults import Call, Fault, FaultyStore
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError, TaskError
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.job_paths import in_job
 from tests.places import Delivery, MemoryPlace, Place, write_file
 from tests.waiting_uploads import pending
@@ -94,9 +96,105 @@ async def test_an_abort_beside_a_job_commit(delivery: Delivery, profile: str, ab
             seen.add("abort refused" if abort else "abort too late")
         else:
             assert place.files() == OTHERS
+            assert abort is None
             seen.add("committed without it")
     assert "abort refused" in seen or not aborts_first
     assert {"commit refused", "committed without it"} & seen
+
+
+async def switch(place: MemoryPlace, first: str, calls: tuple[int, int]) -> dict[str, CommitterError | None]:
+    """Runs an abort and a job commit in turns: so many calls of the first, so many of the other, then each to its end."""
+    job = await place.open_job(job_id="job-1", delivery="listing")
+    await place.run_task(job, 0, FILES)
+    await place.run_task(job, 1, OTHERS)
+    told: dict[str, CommitterError | None] = {}
+    second = "commit" if first == "abort" else "abort"
+    turns = dict(zip((first, second), calls, strict=True))
+    begins, ended = asyncio.Event(), {name: asyncio.Event() for name in turns}
+    goes_on = asyncio.Event()
+
+    async def give_way() -> None:
+        if not begins.is_set():
+            begins.set()
+            await goes_on.wait()
+        else:
+            goes_on.set()
+            await ended[first].wait()
+
+    async def run(name: str) -> None:
+        if name == second:
+            await begins.wait()
+        driver, _store = await attached(place, job, turns[name], give_way)
+        told[name] = None
+        try:
+            await (driver.abort_task(0, 0) if name == "abort" else driver.commit())
+        except CommitterError as error:
+            told[name] = error
+        ended[name].set()
+        begins.set()
+        goes_on.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run("abort"))
+        group.create_task(run("commit"))
+    return told
+
+
+@pytest.mark.parametrize("first", ["abort", "commit"])
+@pytest.mark.parametrize("profile", ["local", "s3"])
+async def test_an_abort_and_a_job_commit_in_turns(profile: str, first: str) -> None:
+    """What an abort refuses to delete is in the job; what it says it deleted is not, and a later commit says so."""
+    seen: set[str] = set()
+    for turns in product(range(1, 13), range(1, 9)):
+        calls = turns if first == "abort" else turns[::-1]
+        place = MemoryPlace(profile)
+        told = await switch(place, first, calls)
+        if told["commit"] is None:
+            whole = "part-0" in place.files()
+            seen.add("committed with it" if whole else "committed without it")
+            assert place.files() == ({**FILES, **OTHERS} if whole else OTHERS), calls
+            # An abort finds nothing of a job that has ended, and refuses nothing.
+            assert whole or not told["abort"], calls
+            assert told["abort"] or not whole or first == "commit", calls
+        else:
+            assert isinstance(told["commit"], JobStateError | TaskError | PreflightError), (calls, told["commit"])
+            assert told["commit"].outcome == "unchanged"
+            assert place.files() == {}
+            seen.add("commit refused")
+            async with place.attach_job("job-1") as again:
+                await again.commit()
+            assert place.files() == ({**FILES, **OTHERS} if told["abort"] else OTHERS), calls
+    assert {"committed with it", "committed without it"} & seen
+
+
+@pytest.mark.parametrize("commit_dies_too", [False, True])
+@pytest.mark.parametrize("profile", ["local", "s3"])
+async def test_an_abort_that_died(profile: str, commit_dies_too: bool) -> None:
+    """An attempt is aborted once its record is deleted; a commit or a recovery brings back what was only moved."""
+    number, seen = 0, set[bool]()
+    store = FaultyStore(MemoryPlace(profile).space.store())
+    while not number or store.crashed:
+        number += 1
+        place = MemoryPlace(profile)
+        job = await place.open_job(job_id="job-1", delivery="listing")
+        await place.run_task(job, 0, FILES)
+        await place.run_task(job, 1, OTHERS)
+        store = FaultyStore(place.space.store())
+        driver = await committer.attach_job(job.spec, storage_options={"store": store})
+        store.calls.clear()
+        store.faults = [Fault(kind="crash_before", call=number)]
+        with suppress(SimulatedCrash):
+            await driver.abort_task(0, 0)
+        if commit_dies_too:
+            dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", path="intent-")])
+            with pytest.raises(SimulatedCrash):
+                await (await committer.attach_job(job.spec, storage_options={"store": dying})).commit()
+            await place.recover("job-1")
+        else:
+            await job.commit()
+        assert place.files() in (OTHERS, {**FILES, **OTHERS}), number
+        seen.add(place.files() == OTHERS)
+    assert seen == {False, True}
 
 
 @BOTH

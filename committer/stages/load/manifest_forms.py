@@ -118,7 +118,7 @@ class ManifestForms(RecordForms):
 
     async def list_records(self, context: StageContext, *, taking: bool) -> list[RecordRef]:
         """Lists the records: one call per page."""
-        return await list_manifests(context)
+        return await list_manifests(context, taking=taking)
 
     async def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
         """Yields the uploads of a run's list: one listing, and a read per part; nothing for a task manifest."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from contextlib import suppress
 from typing import Final
 
 from committer.advice import COMMIT_AGAIN
@@ -16,12 +17,12 @@ from committer.errors import (
     TaskError,
     TaskMissingError,
 )
-from committer.layout import MANIFEST_SUFFIX, JobLayout
+from committer.layout import MANIFEST_SUFFIX, JobLayout, task_in
 from committer.paths import StorePath
 from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import AttemptIdentity, RecordRef, StageContext
-from committer.stores.helpers import children_of, move_file
+from committer.stores.helpers import children_of, create_exclusively, delete_seen
 
 RIGHT_NUMBER: Final = "give their right number"
 """The start of the advice if more tasks committed than the caller stated: no task has to run again."""
@@ -223,27 +224,43 @@ def aborted_attempt(layout: JobLayout, name: str) -> str:
     return name.removeprefix(layout.hidden).removesuffix(aborted_suffix(layout))
 
 
-async def list_manifests(context: StageContext) -> list[RecordRef]:
-    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page."""
+async def list_manifests(context: StageContext, *, taking: bool) -> list[RecordRef]:
+    """Lists the records by name, or raises `JobNotFoundError` if their directory is missing; one call per page.
+
+    When taking, records are put back that an `AbortTask` has moved and not deleted: it deletes files only after that.
+    """
     # Other names are skipped. A task that commits later may replace a listed record, so a job commit copies
     # what it reads.
     layout = context.layout
-    directory = layout.manifests
+    listed = await _listed_manifests(context)
+    while taking and (lost := [path for path in listed if _is_lost(layout, path, listed)]):
+        for path in lost:
+            await _put_back(context, path, _record_of(layout, path))
+        listed = await _listed_manifests(context)
+    found = sorted(path for path in listed if layout.is_record(path.name))
+    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
+
+
+async def _listed_manifests(context: StageContext) -> dict[StorePath, int]:
+    directory = context.layout.manifests
     store = context.holding(directory)
     try:
-        listed = {child.path: child.size async for child in store.list(directory)}
+        return {child.path: child.size async for child in store.list(directory)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         if store.capabilities.directories:
             # Never created again: another program may have deleted it with tasks' records, and a commit would
             # publish none of their files.
-            raise no_directory(layout, directory, "list_manifests") from error
-        listed = {}
-    for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
-        restored = await _put_back_taken(context, path, directory)
-        if restored is not None:
-            listed[restored] = listed[path]
-    found = sorted(path for path in listed if layout.is_record(path.name))
-    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
+            raise no_directory(context.layout, directory, "list_manifests") from error
+        return {}
+
+
+def _record_of(layout: JobLayout, moved: StorePath) -> StorePath:
+    return moved.parent / f"{task_in(aborted_attempt(layout, moved.name))}{layout.record_suffix}"
+
+
+def _is_lost(layout: JobLayout, path: StorePath, listed: Container[StorePath]) -> bool:
+    """Returns whether a path is of a moved record, and its task has no other."""
+    return path.name.endswith(aborted_suffix(layout)) and _record_of(layout, path) not in listed
 
 
 def no_directory(layout: JobLayout, directory: StorePath, operation: str) -> JobNotFoundError:
@@ -257,17 +274,15 @@ def no_directory(layout: JobLayout, directory: StorePath, operation: str) -> Job
     )
 
 
-async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
-    """Finishes an `AbortTask` that died: restores a record that it moved by mistake, of another attempt of the task."""
-    store = context.holding(taken)
-    data = await store.read(taken, limit=context.config.record_size_limit)
-    manifest = context.forms.decode_task(context, taken, data)
-    layout = context.layout
-    if taken.name == aborted_name(layout, manifest.taskAttemptID):
-        return None
-    record = directory / f"{manifest.taskID}{layout.record_suffix}"
-    try:
-        await move_file(store, taken, record)
-    except StoreExistsError:
-        return None
-    return record
+async def _put_back(context: StageContext, moved: StorePath, record: StorePath) -> None:
+    """Gives a moved record its name again, unless another process was first or a later record has the name."""
+    store = context.holding(moved)
+    with suppress(StoreExistsError, StoreNotFoundError):
+        if store.capabilities.atomic_file_rename:
+            await store.rename_file(moved, record, replace=False)
+            return
+        found = await store.status(moved)
+        data = await store.read(moved, limit=context.config.record_size_limit)
+        # Deleted before it is copied: an abort that deletes it itself deletes the files, too.
+        if await delete_seen(store, moved, identity=found.identity or ""):
+            await create_exclusively(store, record, data, limit=context.config.record_size_limit)

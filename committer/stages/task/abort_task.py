@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -47,13 +48,15 @@ class AbortTask(Stage[AbortRequest, None]):
     first, since a record without its files would fail the job commit, as it does in Hadoop. A record under the
     task's name is removed only if it is this attempt's. A job commit writes its intent before it reads records;
     an abort moves its records away before it looks for intents. So one of the two sees the other, and files are
-    deleted only while no commit can have read their record.
+    deleted only while no commit can have read their record. A commit by listing puts a moved record back, and an
+    abort that finds its record gone looks for intents again. Limit: a commit whose listing has several pages may
+    miss a record that is moved, or put back, between two of them.
 
     Preconditions: no driver commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
     Failure modes: files and records stay, with `JobDecidedError` or `JobStateError` if the job is being
     committed, `JobNotFoundError` if its id was set up anew and the attempt is known by its ids alone.
-    Cost: by ids 4 listings, one read of the task's record, one delete per run; for a run that never committed 1
+    Cost: by ids 4 listings, two reads of the task's record, one delete per run; for a run that never committed 1
     call. On stores with uploads 2 more per run, and one read and 2 calls for each of its uploads.
     Hadoop: ``AbortTaskStage``.
     """
@@ -97,33 +100,49 @@ class AbortTask(Stage[AbortRequest, None]):
         await self.context.store.delete_directory(run, recursive=True)
 
     async def _end_uploads_in(self, place: StorePath) -> None:
-        found = [upload async for upload in self.context.forms.uploads_in(self.context, place)]
+        await self._end_uploads_of([upload async for upload in self.context.forms.uploads_in(self.context, place)])
+
+    async def _end_uploads_of(self, found: Sequence[tuple[StorePath, str]]) -> None:
         # The oldest first and alone: if the run goes on and commits, a job commit checks that one.
         await end_uploads(self.context, found[:1])
         await end_uploads(self.context, found[1:])
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
-        layout = self.context.layout
-        await self._check_not_being_committed(value)
-        taken: list[tuple[StorePath, StorePath]] = []
-        if self.context.spec.delivery == "listing":
-            taken += await self._take_manifest(value, attempt_id)
-        elif value.nonce is None:
-            for record in await self._runs(layout.attempts, attempt_id):
-                taken += await self._take(record, record.parent / f"{record.name}.tmp")
-        else:
-            record = layout.attempt_record(value.task, value.attempt, value.nonce)
-            taken += await self._take(record, record.parent / f"{record.name}.tmp")
-        try:
+        deleted = False
+        while not deleted:
             await self._check_not_being_committed(value)
-        except (JobStateError, JobNotFoundError):
-            for record, aside in taken:
-                await self._put_back(record, aside)
-            raise
-        for _record, aside in taken:
-            # For Hadoop's attempts the record may be the only list of their uploads.
-            await self._end_uploads_in(aside)
-            await self.context.holding(aside).delete_file(aside)
+            taken = await self._take_records(value, attempt_id)
+            if taken is None:
+                continue
+            try:
+                await self._check_not_being_committed(value)
+            except JobStateError:
+                for record, aside in taken:
+                    await self._put_back(record, aside)
+                raise
+            deleted = True
+            for _record, aside in taken:
+                # For Hadoop's attempts the record may be the only list of their uploads.
+                uploads = [upload async for upload in self.context.forms.uploads_in(self.context, aside)]
+                if await self.context.holding(aside).delete_file(aside):
+                    await self._end_uploads_of(uploads)
+                else:
+                    # A job commit, or another abort, has put it back.
+                    deleted = False
+
+    async def _take_records(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]] | None:
+        """Moves the attempt's records away; returns None if one was moved and is gone: then look again."""
+        layout = self.context.layout
+        if self.context.spec.delivery == "listing":
+            return await self._take_manifest(value, attempt_id)
+        if value.nonce is None:
+            records = await self._runs(layout.attempts, attempt_id)
+        else:
+            records = [layout.attempt_record(value.task, value.attempt, value.nonce)]
+        taken: list[tuple[StorePath, StorePath]] = []
+        for record in records:
+            taken += await self._take(record, record.parent / f"{record.name}.tmp")
+        return taken
 
     async def _check_not_being_committed(self, value: AbortRequest) -> None:
         layout = self.context.layout
@@ -151,19 +170,18 @@ class AbortTask(Stage[AbortRequest, None]):
         children = [child.path for child in await children_of(self.context.store, directory)]
         return [path for path in children if path.name == attempt_id or path.name.startswith(f"{attempt_id}-")]
 
-    async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]]:
+    async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]] | None:
         # Another attempt may commit between a look and a move. So the record is first moved to a name of this
         # attempt, then read, and moved back without replacing if it is another's.
         layout = self.context.layout
-        manifest = layout.manifest(value.task)
-        if not await self._is_of(manifest, value):
-            return []
-        taken = await self._take(manifest, layout.manifests / aborted_name(layout, attempt_id))
+        manifest, moved = layout.manifest(value.task), layout.manifests / aborted_name(layout, attempt_id)
+        taken = await self._take(manifest, moved) if await self._is_of(manifest, value) else []
+        # Without a move of this abort, one that died may have left it there.
+        if await self._is_of(moved, value):
+            return [(manifest, moved)]
         for record, aside in taken:
-            if not await self._is_of(aside, value):
-                await self._put_back(record, aside)
-                return []
-        return taken
+            await self._put_back(record, aside)
+        return None if taken else []
 
     async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
         """Moves a record to a name that is no record's; returns an empty list if it is gone."""
@@ -176,15 +194,9 @@ class AbortTask(Stage[AbortRequest, None]):
         return [(record, aside)]
 
     async def _put_back(self, record: StorePath, aside: StorePath) -> None:
-        store = self.context.holding(record)
-        try:
-            await move_file(store, aside, record, by_name=True)
-        except StoreExistsError:
-            # The record of a later commit exists, and counts.
-            await store.delete_file(aside)
-        except StoreNotFoundError:
-            # The job was removed.
-            return
+        # Unless a job commit was first, or a later attempt committed.
+        with suppress(StoreExistsError, StoreNotFoundError):
+            await move_file(self.context.holding(record), aside, record, by_name=True)
 
     async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
         layout = self.context.layout
