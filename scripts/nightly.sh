@@ -26,6 +26,8 @@ declare -A parts=(
     [directory]="25,000 seeds of the staging committer directory"
     [partitioned]="25,000 seeds of the staging committer partitioned"
     [exhaustive]="every single fault at every call of small jobs"
+    [rarer]="the same in rarer situations, and of a larger job"
+    [pairs]="every pair of faults of the smallest job"
     [mutants]="planted bugs of the engine, which the search must find"
     [model]="the model of the commit protocol, every scenario without faults and with one, to 2 million states"
     [model-mutants]="planted bugs of the model"
@@ -34,7 +36,7 @@ declare -A parts=(
     [spark]="every feature on every release of Spark from 3.5 on, and the wheel and sdist as installed"
     [suites]="Spark's own published test suites"
 )
-order=(engine search-tests stores processes spark-tests spark suites model model-mutants mutants disk kills exhaustive manifest magic block-list directory partitioned workers)
+order=(engine search-tests stores processes spark-tests spark suites model model-mutants mutants disk kills exhaustive rarer pairs manifest magic block-list directory partitioned workers)
 
 searches=(simulate guarantees neighbours protocol_model disk_sweep)
 servers=(stores s3 hdfs azure_blob emulators services hostile)
@@ -57,6 +59,7 @@ run() {
     directory) search directory --seeds 25000 --start 83000000 --committer directory ;;
     partitioned) search partitioned --seeds 25000 --start 84000000 --committer partitioned ;;
     exhaustive) search exhaustive --exhaustive ;;
+    rarer | pairs) search "$1" --exhaustive "$1" ;;
     mutants) in_project python -m tests.simulate --mutant all ;;
     model) in_project python -m tests.protocol_model ;;
     model-mutants) in_project python -m tests.protocol_model --mutant all ;;

@@ -76,7 +76,7 @@ def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]
     [
         ["--seeds", "0"],
         ["--seeds", "many"],
-        ["--pairs"],
+        ["--exhaustive", "none"],
         ["--mutant", "all"],
         ["--exhaustive", "--replay", "1"],
         ["--unknown"],

@@ -1,4 +1,4 @@
-"""A sample of the search; scripts/nightly.sh searches many seeds and every single fault. What it does not is marked `slow` here."""
+"""A sample of the search; scripts/nightly.sh searches many seeds and every fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from committer_testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
+from committer_testing.simulate.exhaustive import COMMON, DELIVERIES, rarer, singles, small
 from committer_testing.simulate.report import Report
 from committer_testing.simulate.scenario import STAGING, Scenario, draw_scenario
 from committer_testing.simulate.worlds import KINDS, SERVICES
@@ -94,23 +94,3 @@ def test_single_faults_of_rarer_situations(kind: str, situation: str) -> None:
     delivery = DELIVERIES[len(kind + situation) % 2]
     every = list(singles(small(kind, delivery, situation)))
     search(sample(every, 293, f"{kind} {situation}"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "situation"), RARER)
-def test_every_single_fault_of_rarer_situations(kind: str, situation: str) -> None:
-    for delivery in DELIVERIES:
-        search(singles(small(kind, delivery, situation)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_single_fault_of_a_larger_job(kind: str, delivery: str) -> None:
-    """Each task writes four files into each of three directories."""
-    search(singles(small(kind, delivery, "append", files=12, directories=3)))  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-def test_every_pair_of_faults() -> None:
-    search(every_fault(pairs=True))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from committer_testing.simulate.exhaustive import every_fault
+from committer_testing.simulate.exhaustive import EXHAUSTIVE, every_fault
 from committer_testing.simulate.reach import Reach
 from committer_testing.simulate.report import Report
 from committer_testing.simulate.scenario import ENGINE, Scenario, draw_scenario
@@ -27,9 +27,13 @@ def build_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=None, metavar="N", help="how many seeds to run (100)")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first seed (0)")
     parser.add_argument("--replay", type=int, default=None, metavar="SEED", help="run one seed and print its history")
-    parser.add_argument("--exhaustive", action="store_true", help="every single fault at every call of small jobs")
     parser.add_argument(
-        "--pairs", action="store_true", help="with --exhaustive: all pairs of faults of the smallest job"
+        "--exhaustive",
+        nargs="?",
+        const="common",
+        choices=EXHAUSTIVE,
+        help="every single fault at every call of small jobs, in common situations or in rarer ones; or every pair of "
+        "faults of the smallest job",
     )
     parser.add_argument(
         "--committer",
@@ -56,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if stop.code else CLEAN
     options = "" if given.committer is None else f" --committer {given.committer}"
     options += " --workers" if given.workers else ""
+    options += f" --exhaustive {given.exhaustive}" if given.exhaustive else ""
     with quiet():
         return search(given, Report(options, history=given.replay is not None))
 
@@ -74,8 +79,6 @@ def check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Ends the program where options do not go together."""
     if given.seeds is not None and given.seeds < 1:
         parser.error("--seeds must be at least 1")
-    if given.pairs and not given.exhaustive:
-        parser.error("--pairs needs --exhaustive")
     if given.exhaustive and (given.replay is not None or given.seeds is not None):
         parser.error("--exhaustive draws no seeds")
     if given.exhaustive and given.workers:
@@ -97,7 +100,7 @@ def search(given: argparse.Namespace, report: Report) -> int:
 
 def _scenarios(given: argparse.Namespace) -> Iterable[Scenario]:
     if given.exhaustive:
-        return every_fault(given.committer, pairs=given.pairs)
+        return every_fault(given.exhaustive, given.committer)
     committer = given.committer or "manifest"
     if given.replay is not None:
         return [draw_scenario(given.replay, committer, workers=given.workers)]

@@ -90,6 +90,7 @@ SITUATIONS: Mapping[str, Mapping[str, object]] = {
 LARGE: Mapping[str, int] = {"promoted-large": 0, "promoted-kept": 2}
 PROMOTED = ("promoted", *LARGE)
 COMMON = ("append", "replace", "same-names")
+EXHAUSTIVE = ("common", "rarer", "pairs")
 RARER = tuple(name for name in SITUATIONS if name not in COMMON)
 _IN_THE_WAY = {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-0-1.csv/inner": b"a directory"}
 
@@ -142,7 +143,7 @@ def singles(scenario: Scenario, troubles: tuple[Trouble, ...] = TROUBLES, *, str
                 yield replace(scenario, forced={place: trouble})
 
 
-def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterator[Scenario]:
+def _pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterator[Scenario]:
     """Two faults at any two calls of an undisturbed run."""
     for first, second in combinations(simulate(scenario).order, 2):
         for one in troubles:
@@ -150,28 +151,34 @@ def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterato
                 yield replace(scenario, forced={first: one, second: other})
 
 
-def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
-    """All of it, in the common situations, and where directories are renamed as a whole.
+def every_fault(of: str = "common", committer: str | None = None) -> Iterator[Scenario]:
+    """Every fault of small jobs, on every store and by both deliveries.
 
     Args:
+        of: One of `EXHAUSTIVE`: single faults of common situations, and where directories are renamed as a whole;
+            single faults of rarer situations, and of a larger job; or pairs of faults of the smallest job.
         committer: Only its stores; None for all.
-        pairs: Pairs of faults of the smallest job instead, on every store and by both deliveries.
     """
     for kind in KINDS:
         if committer is not None and kind != ONLY_ON.get(committer, kind if kind in RENAMING else ""):
             continue
         for delivery in DELIVERIES:
-            if pairs:
+            if of == "pairs":
                 yield from _pairs(small(kind, delivery, "append", committer=committer, tasks=1, files=1))
-                continue
-            sealing = kind in FENCING and committer in (None, "manifest")
-            for situation in (*COMMON, *PROMOTED) if sealing else COMMON:
-                scenario = small(kind, delivery, situation, committer=committer)
-                yield from singles(scenario)
-                yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))
-                # An operator recovers while the driver is under way.
-                beside = replace(scenario, events=(Event(0, "recover", "j0", True, 0.3),))
-                yield from singles(beside, ("lost", "late", "crash_before"))
+            elif of == "rarer":
+                for situation in rarer(kind):
+                    yield from singles(small(kind, delivery, situation, committer=committer))
+                yield from singles(small(kind, delivery, "append", committer=committer, files=12, directories=3))
+            else:
+                yield from _common(kind, delivery, committer)
 
 
-_pairs = pairs
+def _common(kind: str, delivery: Delivery, committer: str | None) -> Iterator[Scenario]:
+    sealing = kind in FENCING and committer in (None, "manifest")
+    for situation in (*COMMON, *PROMOTED) if sealing else COMMON:
+        scenario = small(kind, delivery, situation, committer=committer)
+        yield from singles(scenario)
+        yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))
+        # An operator recovers while the driver is under way.
+        beside = replace(scenario, events=(Event(0, "recover", "j0", True, 0.3),))
+        yield from singles(beside, ("lost", "late", "crash_before"))

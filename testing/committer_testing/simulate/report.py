@@ -78,7 +78,7 @@ class Report:
 
     def _replay(self, scenario: Scenario) -> str:
         if scenario.forced is not None:
-            return f"{self.command} --exhaustive{self.options}"
+            return f"{self.command}{self.options}"
         return f"{self.command} --replay {scenario.seed}{self.options}"
 
     def text(self) -> str:
