@@ -287,8 +287,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return
         else:
             if not store.capabilities.conditional_rename and not await self._stands(source, file):
-                # Another writer replaced the file after the look.
-                await store.rename_file(source, target)
+                # Another writer replaced the file after the look; or another driver's rollback has ended meanwhile.
+                with suppress(StoreNotFoundError):
+                    await store.rename_file(source, target)
                 return
         if stood is not None:
             await self._put_back(stood)
