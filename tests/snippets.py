@@ -25,6 +25,8 @@ _FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED: Final = re.compile(r"(?:(?<=\n\n)|\A)(?:    .*\n|\n(?=    ))+")
 _PATH: Final = re.compile(r"(?<=[\"'])/data(?=[/\"'])")
 
+# A program that a reader starts in a shell, and what it prints.
+_OF_A_SHELL: Final = re.compile(r"^```sh\n(?:(?!```).*\n)*```\n\n```text\n(?:(?!```).*\n)*```$", re.MULTILINE)
 _PRINTED: Final = re.compile(r"^```text\n(.*?)^```$|\bIt prints `([^`]+)`", re.MULTILINE | re.DOTALL)
 
 SCRIPTS: Final = frozenset({"docs/several-processes.md"})
@@ -104,7 +106,7 @@ def runnable(page: str) -> list[Snippet]:
 
 def printed(page: str) -> list[str]:
     """What a page says that its blocks print, in order."""
-    found = _PRINTED.finditer((ROOT / page).read_text("utf-8"))
+    found = _PRINTED.finditer(_OF_A_SHELL.sub("", (ROOT / page).read_text("utf-8")))
     return [block.rstrip("\n") or inline for block, inline in (match.groups(default="") for match in found)]
 
 

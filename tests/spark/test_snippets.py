@@ -31,5 +31,5 @@ def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pyte
         pytest.skip(str(error))
     # PySpark itself warns of the versions of its dependencies.
     check_printed(page, run_in_child(runnable(page), tmp_path, warnings="ignore"))
-    written = (tmp_path / "data").iterdir()
-    assert all(any(path.rglob("part-*")) for path in written if path.name not in ("checkpoints", "reports"))
+    written = [path for path in (tmp_path / "data").iterdir() if not path.name.endswith(("checkpoints", "reports"))]
+    assert all(any(path.rglob("part-*")) for path in written)
