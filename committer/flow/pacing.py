@@ -218,7 +218,7 @@ Hadoop's ABFS client paces only renames, one token each (`AzureBlobFileSystem.co
 """
 
 ONE_EACH: Final[Weights] = {"read": 1.0, "write": 1.0, "delete": 1.0}
-"""One token a call (in a batch delete, a name), as Azure and S3 count requests per second."""
+"""Weights of one token for each call (for each name of a batch delete), as Azure and S3 count requests per second."""
 
 
 _log = job_logger("committer.flow")

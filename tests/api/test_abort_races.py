@@ -12,7 +12,7 @@ import pytest
 import committer
 from committer import Job, TaskCommit
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError, TaskError
-from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.job_paths import in_job
 from tests.places import Delivery, MemoryPlace, Place, write_file
 from tests.waiting_uploads import pending
@@ -20,6 +20,8 @@ from tests.waiting_uploads import pending
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 FILES = {"part-0": b"0", "d/part-1": b"1"}
 OTHERS = {"part-2": b"2"}
+# Calls within which a commit has put records back and read them.
+RECORDS_READ = 12
 
 
 async def attached(
@@ -143,7 +145,7 @@ async def switch(place: MemoryPlace, first: str, calls: tuple[int, int]) -> dict
 @pytest.mark.parametrize("first", ["abort", "commit"])
 @pytest.mark.parametrize("profile", ["local", "s3"])
 async def test_an_abort_and_a_job_commit_in_turns(profile: str, first: str) -> None:
-    """What an abort refuses to delete is in the job; what it says it deleted is not, and a later commit says so."""
+    """The job has the files of an attempt whose abort was refused, and none of an attempt that was aborted."""
     seen: set[str] = set()
     for turns in product(range(1, 13), range(1, 9)):
         calls = turns if first == "abort" else turns[::-1]
@@ -162,7 +164,13 @@ async def test_an_abort_and_a_job_commit_in_turns(profile: str, first: str) -> N
             assert place.files() == {}
             seen.add("commit refused")
             async with place.attach_job("job-1") as again:
-                await again.commit()
+                try:
+                    await again.commit()
+                except PreflightError:
+                    # The abort had deleted the files of a record that the commit put back, as the commit's error says.
+                    assert "was deleted while it was put back" in told["commit"].message
+                    await again.abort_task(0, 0)
+                    await again.commit()
             assert place.files() == ({**FILES, **OTHERS} if told["abort"] else OTHERS), calls
     assert {"committed with it", "committed without it"} & seen
 
@@ -195,6 +203,37 @@ async def test_an_abort_that_died(profile: str, commit_dies_too: bool) -> None:
         assert place.files() in (OTHERS, {**FILES, **OTHERS}), number
         seen.add(place.files() == OTHERS)
     assert seen == {False, True}
+
+
+@pytest.mark.parametrize("kind", ["unanswered", "lost", "forbidden", "crash_before", "crash_after"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
+async def test_a_fault_where_a_commit_puts_a_record_back(profile: str, kind: FaultKind) -> None:
+    """An attempt whose abort died before it deleted the record is in the job, perhaps by a second commit."""
+    number = 0
+    hit = True
+    while hit:
+        number += 1
+        place = MemoryPlace(profile)
+        job = await place.open_job(job_id="job-1", delivery="listing")
+        await place.run_task(job, 0, FILES)
+        moves = "delete_file_if" if profile == "s3" else "rename_file"
+        dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation=moves, path="m_000000")])
+        with pytest.raises(SimulatedCrash):
+            await (await committer.attach_job(job.spec, storage_options={"store": dying})).abort_task(0, 0)
+        store = FaultyStore(place.space.store())
+        driver = await committer.attach_job(job.spec, storage_options={"store": store})
+        store.calls.clear()
+        store.faults = [Fault(kind=kind, call=number)]
+        try:
+            await driver.commit()
+        except (SimulatedCrash, CommitterError):
+            again = await place.attach_job("job-1")
+            try:
+                await again.commit()
+            except JobStateError:
+                await place.recover("job-1")
+        hit = any(call.fault for call in store.calls[:RECORDS_READ])
+        assert place.files() == FILES, number
 
 
 @BOTH

@@ -9,6 +9,7 @@ from typing import Final
 from committer.advice import COMMIT_AGAIN
 from committer.errors import (
     JobNotFoundError,
+    JobStateError,
     RecordError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -283,6 +284,13 @@ async def _put_back(context: StageContext, moved: StorePath, record: StorePath) 
             return
         found = await store.status(moved)
         data = await store.read(moved, limit=context.config.record_size_limit)
-        # Deleted before it is copied: an abort that deletes it itself deletes the files, too.
-        if await delete_seen(store, moved, identity=found.identity or ""):
-            await create_exclusively(store, record, data, limit=context.config.record_size_limit)
+        if await create_exclusively(store, record, data, limit=context.config.record_size_limit) != data:
+            return
+        if not await delete_seen(store, moved, identity=found.identity or ""):
+            # By an abort, which deletes the files, too; or by a request of this driver whose response was lost.
+            raise JobStateError(
+                f"the moved record of a task attempt of job {context.layout.job_id} was deleted while it was put back",
+                operation="commit_job",
+                path=record,
+                next_step=f"{COMMIT_AGAIN}; nothing was published. If the attempt's files are gone then, abort it",
+            )
