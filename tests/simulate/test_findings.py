@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -310,6 +311,20 @@ def test_place_for_old_files_that_others_leave_to_a_job_that_is_being_set_up(sha
         for at in share.of(range(30)):
             events = (Event(0, "recover", "j0", False, at * 0.005), Event(1, "cleanup", "j0", False, at * 0.005))
             clean(simulate(Scenario(at, kind, (plan,), events, before=before, forced={})))
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+def test_old_files_stay_away_where_the_recoverer_that_committed_died_in_its_removal(delivery: Delivery) -> None:
+    # Without `_SUCCESS`, only the outcome tells a slow driver that the job, whose decision is gone, was committed.
+    replacing = CommitterConfig(conflict_mode="replace", mark_successful_jobs=False)
+    plan = JobPlan("j0", delivery=delivery, config=replacing, tasks=1, files=1)
+    before = {f"{OUT}/day=0/old.csv": b"old"}
+    ending = call_of(Scenario(0, "gcs", (plan,), before=before, forced={}), "j0.driver", "put", "/outcome")
+    events = (Event(0, "recover", "j0", True, 0.4),)
+    slow = Scenario(0, "gcs", (plan,), events, before=before, forced={ending: "slow"})
+    (ended,) = numbers(simulate(slow), "op0", "put", "/outcome")
+    for number in range(ended, ended + 12):
+        clean(simulate(replace(slow, forced={ending: "slow", ("op0", number): "crash_before"})))
 
 
 @pytest.mark.parametrize("kind", ["adls", "gcs"])

@@ -191,6 +191,10 @@ async def _remove_in_order(context: StageContext) -> None:
     layout, store = context.layout, context.store
     await _delete(context, [FileStatus(layout.setup, False, 0)])
     children = await children_of(store, layout.job_directory)
+    if store.capabilities.atomic_file_rename:
+        # A slow driver that finds no `opened` takes the job for rolled back, and puts back what old files it finds.
+        await _delete(context, [child for child in children if child.path == layout.work])
+        children = [child for child in children if child.path != layout.work]
     standing = {child.path for child in children}
     last = next((path for path in (layout.outcome, layout.decision, layout.opened) if path in standing), None)
     # A disk that reorders deletes must not lose the last record while anything else of the job is left.

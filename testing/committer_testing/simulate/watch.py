@@ -133,7 +133,7 @@ class JobWatch:
             data = self._world.read(f"{directory}kept")
             inside = {name for name in names if name.startswith(directory)}
             if several:
-                inside = {name for name in inside if not name.startswith(f"{directory}00/")}
+                inside = {name for name in inside if not name.startswith(f"{directory}00")}
             if data is not None and inside == {f"{directory}kept", f"{directory}opened"}:
                 return decode_record(data, JobOutcome, source="kept").outcome == "committed"
         return False
