@@ -539,12 +539,16 @@ class Renewed(Access):
 class HttpStore(Store):
     """Base of stores that are a bucket or container of an HTTP service; a pickle holds no connection and no secret."""
 
-    _scheme: str
-    _authority: str
-    _endpoint: str
-    _access: Access
-    _http: HttpClient
     _schemes: Collection[str]
+
+    def __init__(
+        self, scheme: str, authority: str, endpoint: str, access: Access, http_session: aiohttp.ClientSession | None
+    ) -> None:
+        self._scheme = scheme
+        self._authority = authority
+        self._endpoint = endpoint
+        self._access = access
+        self._http = HttpClient(session=http_session)
 
     def _checked(self, path: StorePath) -> StorePath:
         """Returns the path if it belongs to this store and the service allows its name."""

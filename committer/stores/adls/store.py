@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import ClassVar, Final
 
-import aiohttp
-
 from committer.errors import (
     StoreConflictError,
     StoreExistsError,
@@ -65,18 +63,8 @@ class AdlsStore(AzureStore):
     Both schemes use TLS, as in Hadoop, unless the option `endpoint` begins with ``http:``.
     """
 
-    def __init__(
-        self,
-        scheme: str,
-        authority: str,
-        endpoint: str,
-        access: Access,
-        *,
-        http_session: aiohttp.ClientSession | None = None,
-    ) -> None:
-        super().__init__(scheme, authority, endpoint, access, http_session=http_session)
+    def _connect(self, container: str, endpoint: str, access: Access) -> None:
         blob_endpoint = endpoint.replace(".dfs.", ".blob.", 1)
-        container = authority.partition("@")[0]
         self._wire = AdlsWire(endpoint, blob_endpoint, container, access, self._http)
         self._service = AdlsWire(blob_endpoint, blob_endpoint, "", access, self._http)
         self._small = SmallFiles(self._wire, self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -154,6 +155,8 @@ def _audit_text(job: str, task: str, stage: str) -> str:
 class AzureStore(HttpStore):
     """Base of stores that are a container of an account; checks the paths that they are given.
 
+    A subclass makes the clients of its container in `_connect`.
+
     Args:
         authority: The container, with the host that the URI names.
         endpoint: The service's endpoint of the account.
@@ -169,11 +172,12 @@ class AzureStore(HttpStore):
         *,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._scheme = scheme
-        self._authority = authority
-        self._endpoint = endpoint
-        self._access: Access = access
-        self._http = HttpClient(session=http_session)
+        super().__init__(scheme, authority, endpoint, access, http_session)
+        self._connect(authority.partition("@")[0], endpoint, access)
+
+    @abstractmethod
+    def _connect(self, container: str, endpoint: str, access: Access) -> None:
+        """Makes the clients of the container."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._scheme, self._authority, self._endpoint, self._access)

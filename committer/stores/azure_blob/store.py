@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import aiohttp
 import msgspec
 
 from committer.errors import (
@@ -314,17 +313,8 @@ class AzureBlobStore(AzureStore, ObjectStore):
     All schemes use TLS, unless the option `endpoint` begins with ``http:``.
     """
 
-    def __init__(
-        self,
-        scheme: str,
-        authority: str,
-        endpoint: str,
-        access: Access,
-        *,
-        http_session: aiohttp.ClientSession | None = None,
-    ) -> None:
-        super().__init__(scheme, authority, endpoint, access, http_session=http_session)
-        self._wire = AzureWire(endpoint, endpoint, authority.partition("@")[0], access, self._http, error_of)
+    def _connect(self, container: str, endpoint: str, access: Access) -> None:
+        self._wire = AzureWire(endpoint, endpoint, container, access, self._http, error_of)
 
     _schemes = ("az", "wasb", "wasbs")
     storage_options: ClassVar[OptionTable] = TABLE

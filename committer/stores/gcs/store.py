@@ -19,14 +19,13 @@ from committer.paths import StorePath
 from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter
 from committer.stores.examination import Finding
-from committer.stores.gcs.access import Access
 from committer.stores.gcs.changes import BATCH, Deletes, Renames
 from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine, probe
 from committer.stores.gcs.options import TABLE, GcsOptions, checked_bucket
 from committer.stores.gcs.wire import FIELDS, GcsWire, object_at, page_in, status_of
 from committer.stores.gcs.writer import GcsWriter, Inserts
-from committer.stores.http import MAX_NAME_BYTES, HttpClient, HttpStore
+from committer.stores.http import MAX_NAME_BYTES, HttpStore
 from committer.stores.http_answers import content_in, range_up_to
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
 
@@ -74,14 +73,11 @@ class GcsStore(HttpStore, ObjectStore):
         *,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._scheme = scheme
-        self._authority = checked_bucket(scheme, authority)
+        bucket = checked_bucket(scheme, authority)
         self._options = (options or GcsOptions()).checked()
-        place = self._options.place()
-        self._endpoint = f"{place}/{self._authority}"
-        self._access: Access = self._options.access()
-        self._http = HttpClient(session=http_session)
-        self._wire = GcsWire(place, self._authority, self._options.user_project, self._access, self._http)
+        place, access = self._options.place(), self._options.access()
+        super().__init__(scheme, bucket, f"{place}/{bucket}", access, http_session)
+        self._wire = GcsWire(place, bucket, self._options.user_project, access, self._http)
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
         self._deletes = Deletes(self._wire)

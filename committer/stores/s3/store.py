@@ -29,10 +29,9 @@ from committer.stores.abilities import has_conditions
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import finish_upload
-from committer.stores.http import MAX_NAME_BYTES, Body, HttpClient, HttpStore
+from committer.stores.http import MAX_NAME_BYTES, Body, HttpStore
 from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
-from committer.stores.s3.access import S3Access
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
 from committer.stores.s3.examine import Trials, probe
@@ -184,15 +183,12 @@ class S3Store(HttpStore, ObjectStore):
         *,
         http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._scheme = scheme
-        self._authority = checked_bucket(scheme, authority)
+        bucket = checked_bucket(scheme, authority)
         self._options = (options or S3Options()).of_scheme(scheme).checked()
-        endpoint = self._options.endpoint()
-        self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._authority}"
-        self._access: S3Access = self._options.access()
-        self._http = HttpClient(session=http_session)
+        endpoint, access = self._options.endpoint(), self._options.access()
+        super().__init__(scheme, bucket, f"{endpoint or 'https://s3.amazonaws.com'}/{bucket}", access, http_session)
         self._capabilities = _SERVICES[self._options.service]
-        self._wire = S3Wire(self._authority, endpoint, self._options.style(), self._access, self._http)
+        self._wire = S3Wire(bucket, endpoint, self._options.style(), access, self._http)
         self._objects = Objects(self._options)
         self._deletes = Deletes(self._wire)
 
