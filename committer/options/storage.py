@@ -245,6 +245,15 @@ class OptionTable:
         return next((option.name for option in self.options if name in option.others), name)
 
 
+CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
+"""Advice for other tools' names of retries, timeouts and requests in flight."""
+
+
+def by_name(texts: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Returns each text under every name that it is for."""
+    return {name: text for text, names in texts.items() for name in names}
+
+
 def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, why: str) -> None:
     """Refuses a value that others could read, on a command line or in a Spark plan; no error repeats it.
 

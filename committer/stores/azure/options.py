@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from committer.options.references import Held, Secret, is_reference, resolved
-from committer.options.storage import OptionTable, StorageOption, exclusive, refused
+from committer.options.storage import CHOICES, OptionTable, StorageOption, by_name, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.azure.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
 from committer.stores.http import checked_endpoint
 
-_EMULATOR: Final = "give endpoint=http://127.0.0.1:10000/devstoreaccount1 and account_key"
 _FOUND: Final = "leave it out: DefaultAzureCredential finds it, from the environment or by `az login`"
-_IDENTITY: Final = "leave it out: DefaultAzureCredential finds managed identities; AZURE_CLIENT_ID says which"
 _CREDENTIAL: Final = "give credential=, an object with get_token, as azure-identity's are"
 
 TABLE: Final = OptionTable(
@@ -94,40 +92,35 @@ TABLE: Final = OptionTable(
         ),
         StorageOption("http_session", "an aiohttp session to send requests with", instance=True),
     ),
-    advice={
-        **dict.fromkeys(("token", "bearer_token", "azure_storage_token"), _CREDENTIAL),
-        **dict.fromkeys(
-            (
-                "azure_msi_endpoint", "msi_endpoint", "azure_identity_endpoint", "identity_endpoint", "azure_object_id",
-                "object_id", "azure_msi_resource_id", "msi_resource_id",
-            ),
-            _IDENTITY,
+    advice=by_name({
+        _CREDENTIAL: ("token", "bearer_token", "azure_storage_token"),
+        "leave it out: DefaultAzureCredential finds managed identities; AZURE_CLIENT_ID says which": (
+            "azure_msi_endpoint", "msi_endpoint", "azure_identity_endpoint", "identity_endpoint", "azure_object_id",
+            "object_id", "azure_msi_resource_id", "msi_resource_id",
         ),
-        **dict.fromkeys(("azure_federated_token_file", "federated_token_file"), _FOUND),
-        **dict.fromkeys(
-            ("azure_storage_authority_host", "azure_authority_host", "authority_host"),
-            "set AZURE_AUTHORITY_HOST, which azure-identity reads",
+        _FOUND: ("azure_federated_token_file", "federated_token_file"),
+        "set AZURE_AUTHORITY_HOST, which azure-identity reads": (
+            "azure_storage_authority_host", "azure_authority_host", "authority_host",
         ),
-        "account_host": "give endpoint=https://HOST",
-        **dict.fromkeys(("request_session", "session"), "give http_session=, an aiohttp session"),
-        **dict.fromkeys(
-            ("max_concurrency", "max_retries", "retry_timeout_ms", "timeout", "connect_timeout", "socket_timeout"),
-            "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit",
+        "give endpoint=https://HOST": ("account_host",),
+        "give http_session=, an aiohttp session": ("request_session", "session"),
+        CHOICES: (
+            "max_concurrency", "max_retries", "retry_timeout_ms", "timeout", "connect_timeout", "socket_timeout",
         ),
-    },
-    switches={
-        **dict.fromkeys(
-            ("anon", "azure_skip_signature", "skip_signature"),
-            "leave it out: a commit writes, and an account lets no anonymous client write",
+    }),
+    switches=by_name({
+        "leave it out: a commit writes, and an account lets no anonymous client write": (
+            "anon", "azure_skip_signature", "skip_signature",
         ),
-        **dict.fromkeys(("azure_use_azure_cli", "use_azure_cli"), _FOUND),
-        **dict.fromkeys(("azure_storage_use_emulator", "object_store_use_emulator", "use_emulator"), _EMULATOR),
-        **dict.fromkeys(
-            ("azure_use_fabric_endpoint", "use_fabric_endpoint"),
-            "write the path with the host onelake.dfs.fabric.microsoft.com",
+        _FOUND: ("azure_use_azure_cli", "use_azure_cli"),
+        "give endpoint=http://127.0.0.1:10000/devstoreaccount1 and account_key": (
+            "azure_storage_use_emulator", "object_store_use_emulator", "use_emulator",
         ),
-        "assume_container_exists": "leave it out: nothing here makes a container",
-    },
+        "write the path with the host onelake.dfs.fabric.microsoft.com": (
+            "azure_use_fabric_endpoint", "use_fabric_endpoint",
+        ),
+        "leave it out: nothing here makes a container": ("assume_container_exists",),
+    }),
     hadoop_prefix="fs.azure.",
     hadoop_only=("fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type", "fs.azure.always.use.https"),
     hadoop_access=frozenset({"fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"}),

@@ -14,14 +14,12 @@ import msgspec
 
 from committer.errors import InvalidPathError
 from committer.options.references import Secret
-from committer.options.storage import OptionTable, StorageOption, exclusive, refused
+from committer.options.storage import CHOICES, OptionTable, StorageOption, by_name, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.gcs.access import Access, Anonymous, GivenToken, GotTokens
 from committer.stores.http import checked_endpoint
 
-_IN_FILE: Final = "write it to a file and give service_file, its path"
 _FOUND_BY_ITSELF: Final = "leave it out: application default credentials are found by themselves"
-_CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
 
 TABLE: Final = OptionTable(
     store="Google Cloud Storage",
@@ -58,19 +56,18 @@ TABLE: Final = OptionTable(
         StorageOption("bucket", "the path says it; another one is refused", others=("google_bucket", "bucket_name")),
         StorageOption("http_session", "an aiohttp session to send requests with", instance=True),
     ),
-    advice={
-        **dict.fromkeys(("google_service_account_key", "service_account_key"), _IN_FILE),
-        **dict.fromkeys(("project", "project_id", "google_project"), "leave it out: nothing here makes a bucket"),
-        "session": "give http_session=, an aiohttp session",
-        "session_kwargs": "give http_session=, an aiohttp session",
-        "block_size": "leave it out: files are sent in chunks of 8 MiB",
-        **dict.fromkeys(("max_retries", "retry_timeout", "timeout", "connect_timeout"), _CHOICES),
-    },
-    switches={
-        **dict.fromkeys(("requester_pays",), "give user_project, the project that pays"),
-        **dict.fromkeys(("google_skip_signature", "skip_signature"), "give token=anonymous"),
-        "use_application_default": _FOUND_BY_ITSELF,
-    },
+    advice=by_name({
+        "write it to a file and give service_file, its path": ("google_service_account_key", "service_account_key"),
+        "leave it out: nothing here makes a bucket": ("project", "project_id", "google_project"),
+        "give http_session=, an aiohttp session": ("session", "session_kwargs"),
+        "leave it out: files are sent in chunks of 8 MiB": ("block_size",),
+        CHOICES: ("max_retries", "retry_timeout", "timeout", "connect_timeout"),
+    }),
+    switches=by_name({
+        "give user_project, the project that pays": ("requester_pays",),
+        "give token=anonymous": ("google_skip_signature", "skip_signature"),
+        _FOUND_BY_ITSELF: ("use_application_default",),
+    }),
     hadoop_prefix="fs.gs.",
     hadoop_only=(
         "fs.gs.auth.type",
@@ -139,10 +136,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
             elif value in (ANONYMOUS, "anon"):
                 values["anonymous"] = True
             elif value in _FOUND:
-                raise refused(
-                    f"the option token is an OAuth token, not {value!r}",
-                    "leave it out: application default credentials are found by themselves",
-                )
+                raise refused(f"the option token is an OAuth token, not {value!r}", _FOUND_BY_ITSELF)
             elif value.startswith(_PATHS) or value.endswith(".json"):
                 # gcsfs takes such a path. A token never looks like one.
                 raise refused(

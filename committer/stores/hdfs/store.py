@@ -23,7 +23,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.options.storage import OptionTable, StorageOption, refused
+from committer.options.storage import CHOICES, OptionTable, StorageOption, by_name, refused
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
 from committer.stores.abilities import TreeCounts
@@ -221,10 +221,6 @@ def _told(error: BaseException, source: StorePath, destination: StorePath) -> St
     return error
 
 
-_IN_PATH: Final = "leave it out and write it into the path: hdfs://HOST:PORT/path"
-_TICKET: Final = "leave it out: log in with kinit; the ticket cache is found as Hadoop finds it (KRB5CCNAME)"
-_CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
-
 HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
 """Prefixes of Hadoop's keys that the client reads."""
 
@@ -245,13 +241,15 @@ TABLE: Final = OptionTable(
         ),
         StorageOption("http_session", "of no use here, and taken by every store", instance=True),
     ),
-    advice={
-        **dict.fromkeys(("host", "port"), _IN_PATH),
-        **dict.fromkeys(("kerb_ticket", "kerberos_cache", "ticket_cache"), _TICKET),
-        **dict.fromkeys(("replication", "default_block_size", "buffer_size"), "set it in hdfs-site.xml"),
-        "extra_conf": "set these keys in hdfs-site.xml, or give them as options of their own: dfs.KEY",
-        **dict.fromkeys(("max_retries", "timeout", "connect_timeout"), _CHOICES),
-    },
+    advice=by_name({
+        "leave it out and write it into the path: hdfs://HOST:PORT/path": ("host", "port"),
+        "leave it out: log in with kinit; the ticket cache is found as Hadoop finds it (KRB5CCNAME)": (
+            "kerb_ticket", "kerberos_cache", "ticket_cache",
+        ),
+        "set it in hdfs-site.xml": ("replication", "default_block_size", "buffer_size"),
+        "set these keys in hdfs-site.xml, or give them as options of their own: dfs.KEY": ("extra_conf",),
+        CHOICES: ("max_retries", "timeout", "connect_timeout"),
+    }),
     hadoop_families=HADOOP_FAMILIES,
 )  # fmt: skip
 

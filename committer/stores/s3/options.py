@@ -14,14 +14,13 @@ import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
 from committer.options.references import Held, Secret, resolved
-from committer.options.storage import OptionTable, StorageOption, exclusive, refused
+from committer.options.storage import CHOICES, OptionTable, StorageOption, by_name, exclusive, refused
 from committer.options.values import SPARK_HADOOP
 from committer.stores.http import checked_endpoint
 from committer.stores.s3.access import GivenKeys, S3Access, checked_session
 from committer.stores.s3.xml import ALGORITHMS
 
 _ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
-_CONDITIONS: Final = "leave it out: every write that must not replace is a conditional one here"
 _WEB_IDENTITY: Final = "leave it out: botocore's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN by itself"
 _NOT_ANONYMOUS: Final = "leave it out, and give keys, or let botocore find some: a commit writes"
 
@@ -115,33 +114,25 @@ TABLE: Final = OptionTable(
         StorageOption("session", "a boto3 or botocore session, for keys and region", instance=True),
         StorageOption("http_session", "an aiohttp session to send requests with", instance=True),
     ),
-    advice={
-        **dict.fromkeys(("role_arn", "aws_role_arn", "aws_iam_role_arn", "aws_iam_role_session_name"), _ROLE),
-        **dict.fromkeys(("aws_web_identity_token_file", "web_identity_token_file"), _WEB_IDENTITY),
-        **dict.fromkeys(
-            ("aws_conditional_put", "conditional_put", "aws_copy_if_not_exists", "copy_if_not_exists"), _CONDITIONS
+    advice=by_name({
+        _ROLE: ("role_arn", "aws_role_arn", "aws_iam_role_arn", "aws_iam_role_session_name"),
+        _WEB_IDENTITY: ("aws_web_identity_token_file", "web_identity_token_file"),
+        "leave it out: every write that must not replace is a conditional one here": (
+            "aws_conditional_put", "conditional_put", "aws_copy_if_not_exists", "copy_if_not_exists",
         ),
-        **dict.fromkeys(
-            ("aws_s3_locking_provider", "locking_provider", "delta_dynamo_table_name"),
-            "leave it out: jobs keep out of one another's way by records in the destination",
+        "leave it out: jobs keep out of one another's way by records in the destination": (
+            "aws_s3_locking_provider", "locking_provider", "delta_dynamo_table_name",
         ),
-        **dict.fromkeys(
-            ("max_concurrency", "max_retries", "retry_timeout_ms", "timeout", "connect_timeout"),
-            "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit",
-        ),
-    },
-    switches={
-        **dict.fromkeys(("anon", "aws_skip_signature", "skip_signature"), _NOT_ANONYMOUS),
-        **dict.fromkeys(
-            ("requester_pays", "aws_request_payer", "request_payer"), "leave it out: who writes pays for requests here"
-        ),
-        **dict.fromkeys(
-            ("aws_s3_allow_unsafe_rename", "s3_allow_unsafe_rename"), "leave it out: nothing is renamed on S3"
-        ),
-        **dict.fromkeys(("aws_s3_express", "s3_express"), "directory buckets are not in this release"),
-        **dict.fromkeys(("aws_unsigned_payload", "unsigned_payload"), "leave it out: every body is signed"),
-        **dict.fromkeys(("version_aware", "asynchronous"), "leave it out"),
-    },
+        CHOICES: ("max_concurrency", "max_retries", "retry_timeout_ms", "timeout", "connect_timeout"),
+    }),
+    switches=by_name({
+        _NOT_ANONYMOUS: ("anon", "aws_skip_signature", "skip_signature"),
+        "leave it out: who writes pays for requests here": ("requester_pays", "aws_request_payer", "request_payer"),
+        "leave it out: nothing is renamed on S3": ("aws_s3_allow_unsafe_rename", "s3_allow_unsafe_rename"),
+        "directory buckets are not in this release": ("aws_s3_express", "s3_express"),
+        "leave it out: every body is signed": ("aws_unsigned_payload", "unsigned_payload"),
+        "leave it out": ("version_aware", "asynchronous"),
+    }),
     read_apart={
         **dict.fromkeys((*_NESTED, "config_kwargs"), ""),
         **{f"{prefix}{name}": decides for name, decides in _BEARING.items() for prefix in ("", "aws_")},
@@ -150,7 +141,7 @@ TABLE: Final = OptionTable(
     hadoop_only=("fs.s3a.connection.ssl.enabled", "fs.s3a.aws.credentials.provider"),
     hadoop_access=frozenset({"fs.s3a.aws.credentials.provider"}),
     hadoop_scope="fs.s3a.bucket.",
-)
+)  # fmt: skip
 
 # Names of hadoop-aws (S3AEncryptionMethods).
 _HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
