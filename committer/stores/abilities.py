@@ -435,15 +435,12 @@ class SupportsConditionalDelete(Protocol):
 class SupportsConditionalReplace(Protocol):
     """Ability to replace a small file on the condition of its identity."""
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """Replaces a whole file if it is the one that was `seen`, decided by the store. One call.
 
         (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
         with ``If-Match``.) An S3-compatible service that ignores the condition replaces any file, so correctness
         must not rest on it alone. A lost response is not retried, since the second request would be refused.
-        `temporary` is as for `Store.put`.
 
         Raises:
             StorePreconditionError: Another file is there, or none; nothing was changed.

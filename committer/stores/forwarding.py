@@ -227,14 +227,10 @@ class ForwardingStore(Wrapper, Store):
         inner = CONDITIONAL_DELETE.required(self.inner, "delete_file_if", path)
         return await self.call(DELETE_FILE_IF, partial(inner.delete_file_if, path, identity=identity), path)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`."""
         inner = CONDITIONAL_REPLACE.required(self.inner, "put", path)
-        return await self.call(
-            REPLACE_FILE, partial(inner.replace_file, path, data, seen=seen, temporary=temporary), path
-        )
+        return await self.call(REPLACE_FILE, partial(inner.replace_file, path, data, seen=seen), path)
 
     async def delete_files(self, files: Mapping[StorePath, str | None]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; `call` gets the first path."""

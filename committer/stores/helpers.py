@@ -200,7 +200,6 @@ async def move_file(
     *,
     replace: bool = False,
     identity: str | None = None,
-    limit: int = _COPIED_BYTES,
     by_name: bool = False,
 ) -> None:
     """Moves a small file, such as a record: by a rename, else by a copy and a conditional delete. One call, or five.
@@ -223,14 +222,14 @@ async def move_file(
             "the store neither renames nor deletes on a condition", operation="move_file", path=source
         )
     before = await store.status(source)
-    data = await store.read(source, limit=limit)
+    data = await store.read(source, limit=_COPIED_BYTES)
     after = await store.status(source)
     found = before.identity
     if found is None or found != after.identity or identity not in (None, found):
         raise StorePreconditionError("the source is another file", operation="move_file", path=source)
     if replace:
         await store.put(destination, data)
-    elif await create_exclusively(store, destination, data, limit=limit) != data:
+    elif await create_exclusively(store, destination, data, limit=_COPIED_BYTES) != data:
         raise StoreExistsError("something exists there already", operation="move_file", path=destination)
     await delete_seen(store, source, identity=found)
 

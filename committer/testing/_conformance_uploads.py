@@ -49,9 +49,9 @@ async def begin(
     return upload_id, [await uploads.put_part(path, upload_id, number, data) for number, data in enumerate(contents, 1)]
 
 
-async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str) -> str:
+async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes]) -> str:
     """Uploads a file whole, and returns the upload's id."""
-    upload_id, parts = await begin(uploads, path, contents, stamp=stamp)
+    upload_id, parts = await begin(uploads, path, contents)
     await uploads.complete_upload(path, upload_id, parts)
     return upload_id
 
@@ -97,7 +97,7 @@ class UploadConformance(ConformanceBase):
     async def test_a_completed_file_is_looked_at_like_any_other(
         self, uploads: SupportsUploads, store: Store, root: StorePath, can: Capabilities
     ) -> None:
-        await upload(uploads, root / "d/file", [b"1"], stamp=STAMP)
+        await upload(uploads, root / "d/file", [b"1"])
         await store.put(root / "d/put", b"1")
         listed = {status.path.name: status async for status in store.list(root / "d")}
         for name, stamp in (("file", STAMP), ("put", None)):
@@ -120,7 +120,7 @@ class UploadConformance(ConformanceBase):
     async def test_a_file_without_content(
         self, uploads: SupportsUploads, store: Store, root: StorePath, channel: Channel
     ) -> None:
-        await upload(uploads, root / "empty", [b""], stamp=STAMP)
+        await upload(uploads, root / "empty", [b""])
         assert await channel.files() == {"empty": b""}
         assert (await store.status(root / "empty")).stamp == STAMP
 
@@ -203,7 +203,7 @@ class UploadConformance(ConformanceBase):
     async def test_aborting_a_completed_upload_leaves_its_file(
         self, uploads: SupportsUploads, root: StorePath, channel: Channel
     ) -> None:
-        upload_id = await upload(uploads, root / "file", [b"1"], stamp=STAMP)
+        upload_id = await upload(uploads, root / "file", [b"1"])
         await uploads.abort_upload(root / "file", upload_id)
         assert await channel.files() == {"file": b"1"}
 

@@ -160,12 +160,10 @@ class AdlsStore(AzureStore):
         self._new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; a conditional rename where "Put Blob" is refused."""
         self._new(path)
-        return await self._small.put(path, bytes(data), over=seen.identity or "", temporary=temporary)
+        return await self._small.put(path, bytes(data), over=seen.identity or "")
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Creates a file, which is empty until the writer is closed; the writer buffers 8 MiB."""

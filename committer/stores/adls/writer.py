@@ -162,7 +162,7 @@ class SmallFiles:
         *,
         exclusive: bool = False,
         over: str | None = None,
-        temporary: StorePath | None,
+        temporary: StorePath | None = None,
     ) -> FileStatus:
         """Writes a file: see `Store.put`, and for `over`, an etag, `SupportsConditionalReplace.replace_file`."""
         how = _How(exclusive, over)

@@ -379,9 +379,7 @@ class AzureBlobStore(AzureStore, ObjectStore):
         """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
         return await self._put("put", self._new(path), data, _BLOB, exclusive=exclusive)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`."""
         met = {**_BLOB, "If-Match": f'"{seen.identity}"'}
         return await self._put("put", self._new(path), data, met, exclusive=False)

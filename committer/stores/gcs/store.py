@@ -134,9 +134,7 @@ class GcsStore(HttpStore, ObjectStore):
         self._check_file("put", self._checked(path))
         return await self._inserts.put("put", path, data, exclusive=exclusive)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; the condition is the generation that was seen."""
         self._check_file("put", self._checked(path))
         if seen.version is None:

@@ -391,9 +391,7 @@ class MemoryStore(Store):
         space = await self._turn_if("conditional_delete", "delete_file_if", path)
         return space.tree.delete_file_if(path, identity)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; raises `UnsupportedError` without the capability."""
         tree = (await self._turn_if("conditional_replace", "put", path)).tree
         file = tree.new_file(bytes(data))

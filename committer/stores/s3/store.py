@@ -249,9 +249,7 @@ class S3Store(HttpStore, ObjectStore):
         headers = await self._objects.headers_with(data, stored=False)
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; without the condition if the service refuses the header."""
         headers = await self._objects.headers_with(data, stored=False)
         met = {**headers, "if-match": f'"{seen.identity}"'}

@@ -105,12 +105,10 @@ class Process(FaultyStore):
         self._data[path] = data
         return await super().put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
 
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
+    async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """One call, whose content the rules see."""
         self._data[path] = data
-        return await super().replace_file(path, data, seen=seen, temporary=temporary)
+        return await super().replace_file(path, data, seen=seen)
 
     async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
         """One listing; MinIO lists uploads by the exact name of an object only (minio/minio#20989)."""
