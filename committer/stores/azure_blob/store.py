@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 # "Put Block", "Put Block List": a missing block, an id of another length than others, too many blocks.
 _PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
 _TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
-_KINDS: Final = frozenset({"InvalidBlobType"})
 _KEPT: Final = frozenset({"BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"})
 
 
@@ -78,7 +77,7 @@ def error_of(
             "the container does not let blobs be changed or deleted",
             "write to a container without a policy of immutability: a commit replaces and deletes records of its own",
         )
-    if code in _KINDS:
+    if code == "InvalidBlobType":
         return refusal.as_error(
             StoreConflictError, "a blob of another type is there", "delete it, or choose another name"
         )
@@ -544,5 +543,4 @@ class AzureBlobStore(AzureStore, ObjectStore):
         if answer.status >= 300:
             raise error_of(answer, operation, path, exclusive=exclusive)
         status = status_in(answer.headers, path, size=len(data))
-        stamp = headers.get(STAMP_HEADER)
-        return FileStatus(path, False, len(data), status.modified, status.identity, stamp=stamp)
+        return msgspec.structs.replace(status, stamp=headers.get(STAMP_HEADER))

@@ -33,19 +33,36 @@ def remove_tree(place: Place) -> None:
     unlink(2) refuse one, a bind mount too, before they look into it, so each directory is first removed if it can
     be. A mount between that and its opening shows by its device.
     """
+    # Depth first, without recursion; each level holds a directory open.
+    levels: list[_Level] = []
     try:
-        os.rmdir(place.name, dir_fd=place.at)
-    except OSError as error:
-        if error.errno not in _NOT_EMPTY:
-            raise
-    else:
-        return
-    handle = os.open(place.name, _DIRECTORY, dir_fd=place.at)
-    try:
-        _empty(handle)
+        _remove_directory(levels, place.name, place.at)
+        while levels:
+            level = levels[-1]
+            name = level.name
+            try:
+                if level.children:
+                    name, is_directory = level.children.pop()
+                    if is_directory:
+                        _remove_directory(levels, name, level.handle)
+                    else:
+                        os.unlink(name, dir_fd=level.handle)
+                elif level.more and level.list_some():
+                    continue
+                else:
+                    levels.pop()
+                    os.close(level.handle)
+                    os.rmdir(name, dir_fd=levels[-1].handle if levels else place.at)
+            except FileNotFoundError:
+                # Deleted by another process that cleans up the same directory.
+                continue
+            except OSError as error:
+                if error.errno != errno.EBUSY or not levels:
+                    raise
+                raise MountedBelowError(levels, name) from error
     finally:
-        os.close(handle)
-    os.rmdir(place.name, dir_fd=place.at)
+        for level in levels:
+            os.close(level.handle)
 
 
 def delete_tree(path: StorePath, place: Place) -> bool:
@@ -112,48 +129,8 @@ class _Level:
         return bool(self.children)
 
 
-def _level(handle: int, name: str, device: int) -> _Level:
-    level = _Level(handle, name, device)
-    level.list_some()
-    return level
-
-
-def _empty(top: int) -> None:
-    """Deletes the content of a directory, depth first, without recursion; each level holds a directory open."""
-    levels = [_level(top, "", os.fstat(top).st_dev)]
-    try:
-        while True:
-            level = levels[-1]
-            name = level.name
-            try:
-                if level.children:
-                    name, is_directory = level.children.pop()
-                    _remove_child(levels, name, is_directory)
-                elif level.more and level.list_some():
-                    continue
-                elif len(levels) == 1:
-                    return
-                else:
-                    levels.pop()
-                    os.close(level.handle)
-                    os.rmdir(name, dir_fd=levels[-1].handle)
-            except FileNotFoundError:
-                # Deleted by another process that cleans up the same directory.
-                continue
-            except OSError as error:
-                if error.errno != errno.EBUSY:
-                    raise
-                raise MountedBelowError(levels, name) from error
-    finally:
-        for level in levels[1:]:
-            os.close(level.handle)
-
-
-def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
-    above, device = levels[-1].handle, levels[-1].device
-    if not is_directory:
-        os.unlink(name, dir_fd=above)
-        return
+def _remove_directory(levels: list[_Level], name: str, above: int | None) -> None:
+    """Removes an empty directory; else opens it as the next level."""
     try:
         os.rmdir(name, dir_fd=above)
     except OSError as error:
@@ -163,9 +140,11 @@ def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
         return
     handle = os.open(name, _DIRECTORY, dir_fd=above)
     try:
-        if os.fstat(handle).st_dev != device:
+        level = _Level(handle, name, os.fstat(handle).st_dev)
+        if levels and level.device != levels[0].device:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
-        levels.append(_level(handle, name, device))
+        level.list_some()
+        levels.append(level)
     except BaseException:
         os.close(handle)
         raise

@@ -236,15 +236,10 @@ class Tree:
 
     def delete_file(self, path: StorePath) -> bool:
         """Deletes a file."""
-        entry = self._find(path, "delete_file")
-        if entry is None:
-            if self.capabilities.directories and self._is_directory(path):
-                raise StoreIsADirectoryError("a directory is there", operation="delete_file", path=path)
-            return False
-        if entry.file is None:
+        self.check_names(path, "delete_file")
+        if self.capabilities.directories and self._is_directory(path):
             raise StoreIsADirectoryError("a directory is there", operation="delete_file", path=path)
-        self._remove(self._key(path))
-        return True
+        return self._remove(self._key(path)) is not None
 
     def delete_file_if(self, path: StorePath, identity: str) -> bool:
         """Deletes a file with the given identity."""
