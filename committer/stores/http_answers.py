@@ -160,6 +160,11 @@ class PageTokens:
         return token
 
 
+def unreadable(operation: str, path: StorePath, what: str = "an answer") -> StoreUnavailableError:
+    """Builds the error of a response that the service cannot have given."""
+    return StoreUnavailableError(f"{what} cannot be read", operation=operation, path=path, next_step=UNREADABLE)
+
+
 def texts_in(element: Element) -> dict[str, str]:
     """Returns the text of each child of an element of `parsed`, by name."""
     return {child.tag: child.text or "" for child in element}
@@ -180,4 +185,4 @@ def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Element:
                 return found
     except ParseError:
         pass
-    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE)
+    raise unreadable(operation, path)

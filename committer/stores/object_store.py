@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from committer.advice import UNREADABLE
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -22,7 +21,6 @@ from committer.errors import (
     StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
-    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.file_names import working_directory_in
@@ -31,7 +29,7 @@ from committer.readable import UNDECODABLE
 from committer.stores.abilities import BATCH_DELETE, FileStatus, Refusals
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none, unseen
-from committer.stores.http_answers import PageTokens
+from committer.stores.http_answers import PageTokens, unreadable
 
 _ODD: Final = ("", ".", "..")
 
@@ -211,9 +209,7 @@ class ObjectStore(Store):
             except CommitterError:
                 raise  # some are ValueErrors too
             except (*UNDECODABLE, ValueError):
-                raise StoreUnavailableError(
-                    "a page of a listing cannot be read", operation=operation, path=directory, next_step=UNREADABLE
-                ) from None
+                raise unreadable(operation, directory, "a page of a listing") from None
             found = bool(page.objects or page.below)
             if found:
                 files = [self._file(one, directory, prefix, delimiter, markers) for one in page.objects]

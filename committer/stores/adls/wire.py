@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Mapping
 
 import msgspec
 
-from committer.advice import UNREADABLE
-from committer.errors import InvalidPathError, StoreUnavailableError
+from committer.errors import InvalidPathError
 from committer.paths import StorePath
 from committer.readable import UNDECODABLE
 from committer.stores.azure.wire import NOTHING, AzureWire
 from committer.stores.base import FileStatus
 from committer.stores.http import Answer
-from committer.stores.http_answers import moment_of
+from committer.stores.http_answers import moment_of, unreadable
 
 
 class AdlsWire(AzureWire):
@@ -73,9 +72,7 @@ def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
             for entry in _decode(body).paths
         ]
     except (*UNDECODABLE, ValueError):
-        raise StoreUnavailableError(
-            "a page of a listing cannot be read", operation="list", path=directory, next_step=UNREADABLE
-        ) from None
+        raise unreadable("list", directory, "a page of a listing") from None
 
 
 def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:

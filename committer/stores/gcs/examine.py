@@ -9,15 +9,7 @@ from typing import Final
 
 import msgspec
 
-from committer.advice import UNREADABLE
-from committer.errors import (
-    CommitterError,
-    StoreError,
-    StoreExistsError,
-    StoreNotFoundError,
-    StoreOutcomeUnknownError,
-    StoreUnavailableError,
-)
+from committer.errors import CommitterError, StoreError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.readable import UNDECODABLE
@@ -27,6 +19,7 @@ from committer.stores.gcs.changes import Renames, no_moves
 from committer.stores.gcs.errors import RIGHTS, unsupported
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import status_or_none
+from committer.stores.http_answers import unreadable
 
 _BOUND_S: Final = 10.0
 _NEEDED: Final = (
@@ -85,9 +78,7 @@ async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tu
     try:
         return _TOLD.decode(answer.body)
     except UNDECODABLE:
-        raise StoreUnavailableError(
-            "the answer cannot be read", operation="findings", path=directory, next_step=UNREADABLE
-        ) from None
+        raise unreadable("findings", directory) from None
 
 
 async def _moves(renames: Renames, directory: StorePath) -> Finding:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import aiohttp
 import msgspec
 
-from committer.advice import LOOK_BEFORE, UNREADABLE
+from committer.advice import LOOK_BEFORE
 from committer.errors import (
     ConfigurationError,
     StoreConflictError,
@@ -30,7 +30,7 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import finish_upload
 from committer.stores.http import MAX_NAME_BYTES, Body, HttpStore
-from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in
+from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in, unreadable
 from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
@@ -416,9 +416,7 @@ class S3Store(HttpStore, ObjectStore):
             try:
                 parts = [part_in(texts_in(entry)) for entry in page.iterfind("Part")]
             except ValueError:
-                raise StoreUnavailableError(
-                    "an answer cannot be read", operation=operation, path=path, next_step=UNREADABLE
-                ) from None
+                raise unreadable(operation, path) from None
             for part in parts:
                 yield part
             if page.findtext("IsTruncated") != "true":
