@@ -27,7 +27,7 @@ from committer.file_names import working_directory_in
 from committer.paths import StorePath
 from committer.readable import UNDECODABLE
 from committer.stores.abilities import BATCH_DELETE, FileStatus, Refusals
-from committer.stores.base import Store
+from committer.stores.base import FileWriter, Store
 from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http_answers import PageTokens, unreadable
 
@@ -103,6 +103,17 @@ class ObjectStore(Store):
         """Returns the object's status (a marker is a directory), or None. One call; none for the root."""
 
     @abstractmethod
+    async def _put_small(self, path: StorePath, data: bytes, *, exclusive: bool) -> FileStatus:
+        """Writes a small file at a checked path, in one request."""
+
+    @abstractmethod
+    def _writer(self, path: StorePath) -> FileWriter:
+        """Returns a writer at a checked path, whose file appears on close, if nothing is there then.
+
+        It buffers 8 MiB: a shorter file is one request.
+        """
+
+    @abstractmethod
     async def _delete_objects(self, operation: str, paths: Sequence[StorePath]) -> None:
         """Deletes the objects of a page, whether they still exist or not."""
 
@@ -153,6 +164,25 @@ class ObjectStore(Store):
             raise StoreNotFoundError("nothing is there", operation="list", path=directory)
         if not standing.is_directory:
             raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
+        return await self._put_small(self._new(path), data, exclusive=exclusive)
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Checks that the path is free; the file appears on close, if nothing is there then. One call."""
+        standing = await self._object_at("open_writer", self._new(path))
+        if standing is not None and not standing.is_directory:
+            raise StoreExistsError("something exists there", operation="open_writer", path=path)
+        return self._writer(path)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Does nothing, since there are no directories. No call."""
@@ -248,12 +278,6 @@ class ObjectStore(Store):
                 raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
             await self._delete_objects(operation, names)
         return found
-
-    async def _check_absent(self, path: StorePath) -> None:
-        """Raises `StoreExistsError` if a file exists where a writer is to create one. One call."""
-        standing = await self._object_at("open_writer", self._new(path))
-        if standing is not None and not standing.is_directory:
-            raise StoreExistsError("something exists there", operation="open_writer", path=path)
 
 
 async def written_file(

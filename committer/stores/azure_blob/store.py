@@ -366,30 +366,10 @@ class AzureBlobStore(AzureStore, ObjectStore):
         )
         return content_in(answer, path, limit, error_of)
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
-        return await self._put("put", self._new(path), data, _BLOB, exclusive=exclusive)
-
     async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`."""
         met = {**_BLOB, "If-Match": f'"{seen.identity}"'}
         return await self._put("put", self._new(path), data, met, exclusive=False)
-
-    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Checks that the path is free; the file appears on close, if nothing is there then.
-
-        The writer buffers 8 MiB: a shorter file is one put, a longer one a list of blocks.
-        """
-        await self._check_absent(path)
-        return BlobWriter(self, path, self._put_file)
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
         """See `SupportsBlockLists.put_block`."""
@@ -526,6 +506,12 @@ class AzureBlobStore(AzureStore, ObjectStore):
         if isinstance(error, StoreNotFoundError):
             return False
         raise error
+
+    async def _put_small(self, path: StorePath, data: bytes, *, exclusive: bool) -> FileStatus:
+        return await self._put("put", path, data, _BLOB, exclusive=exclusive)
+
+    def _writer(self, path: StorePath) -> FileWriter:
+        return BlobWriter(self, path, self._put_file)
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts a writer's buffer as a new file; if the response is lost, checks the file."""

@@ -121,34 +121,12 @@ class GcsStore(HttpStore, ObjectStore):
         )
         return content_in(answer, path, limit, error_of)
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
-        self._check_file("put", self._checked(path))
-        return await self._inserts.put("put", path, data, exclusive=exclusive)
-
     async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; the condition is the generation that was seen."""
         self._check_file("put", self._checked(path))
         if seen.version is None:
             raise StorePreconditionError("nothing tells which file is meant", operation="put", path=path)
         return await self._inserts.put("put", path, data, generation=seen.version)
-
-    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Checks that the path is free; the file appears on close, if nothing is there then.
-
-        The writer buffers 8 MiB: a shorter file is one insert, a longer one a resumable upload.
-        """
-        self._check_file("open_writer", self._checked(path))
-        await self._check_absent(path)
-        return GcsWriter(self, self._wire, self._inserts, path)
 
     async def rename_file(
         self,
@@ -186,6 +164,14 @@ class GcsStore(HttpStore, ObjectStore):
         return await self._deletes.delete_many(
             "delete_files", [path for path in files if self._checked(path).path != "/"]
         )
+
+    async def _put_small(self, path: StorePath, data: bytes, *, exclusive: bool) -> FileStatus:
+        self._check_file("put", path)
+        return await self._inserts.put("put", path, data, exclusive=exclusive)
+
+    def _writer(self, path: StorePath) -> FileWriter:
+        self._check_file("open_writer", path)
+        return GcsWriter(self, self._wire, self._inserts, path)
 
     async def _page(
         self, operation: str, directory: StorePath, *, delimiter: str, most: int | None, token: str | None

@@ -236,19 +236,6 @@ class S3Store(HttpStore, ObjectStore):
         answer = await self._wire.send("read", "GET", self._checked(path), (), headers, changes=False, limit=limit)
         return content_in(answer, path, limit, error_of)
 
-    async def put(
-        self,
-        path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        """Writes a small file; needs no `temporary` and `durable`: an acknowledged put is whole and durable."""
-        headers = await self._objects.headers_with(data, stored=False)
-        return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
-
     async def replace_file(self, path: StorePath, data: bytes, *, seen: FileStatus) -> FileStatus:
         """See `SupportsConditionalReplace.replace_file`; without the condition if the service refuses the header."""
         headers = await self._objects.headers_with(data, stored=False)
@@ -260,14 +247,6 @@ class S3Store(HttpStore, ObjectStore):
             raise StorePreconditionError("no file is there", operation="put", path=path, causes=[error]) from error
         except (ConfigurationError, UnsupportedError):
             return await self._put("put", path, data, headers, exclusive=False)
-
-    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        """Checks that the path is free; the file appears on close, if nothing is there then.
-
-        The writer buffers 8 MiB: a shorter file is one put, a longer one an upload.
-        """
-        await self._check_absent(path)
-        return S3Writer(self, path, self._put_file)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
@@ -428,6 +407,13 @@ class S3Store(HttpStore, ObjectStore):
         headers = await self._objects.headers_with(data, stored=False)
         headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
         return await self._put("put", self._checked(path), data, headers, exclusive=False)
+
+    async def _put_small(self, path: StorePath, data: bytes, *, exclusive: bool) -> FileStatus:
+        headers = await self._objects.headers_with(data, stored=False)
+        return await self._put("put", path, data, headers, exclusive=exclusive)
+
+    def _writer(self, path: StorePath) -> FileWriter:
+        return S3Writer(self, path, self._put_file)
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
         """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""
