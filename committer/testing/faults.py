@@ -165,7 +165,7 @@ class FaultyStore(ForwardingStore):
     ) -> T:
         """Counts a call and makes it, or fails it by a fault; for stores with further operations."""
         call, fault = await self._begin(operation, path, destination)
-        if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
+        if fault is not None and fault.kind in {"late", "again"}:
             self._send_later(call, effect, fault.delay_s)
         self._strike_before(call, fault)
         try:
@@ -220,12 +220,12 @@ class FaultyStore(ForwardingStore):
         fault = self.fault_for(call)
         if fault is not None:
             call.fault = fault.kind
+            if fault.kind in {"late", "again"} and operation in _IN_ORDER:
+                fault = msgspec.structs.replace(fault, kind="lost")
         return call, fault
 
     def _strike_before(self, call: Call, fault: Fault | None) -> None:
         if fault is None or fault.kind in {"lost", "crash_after", "again"}:
-            return
-        if fault.kind == "late" and call.operation in _IN_ORDER:
             return
         if fault.kind == "crash_before":
             self.crashed = True
@@ -250,10 +250,7 @@ class FaultyStore(ForwardingStore):
     def _strike_after(self, call: Call, fault: Fault | None) -> None:
         # A call in progress when the process died had its effect, but its caller never learns of it.
         self._check_alive(call)
-        lost = fault is not None and (
-            fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
-        )
-        if fault is None or not (lost or fault.kind == "crash_after"):
+        if fault is None or fault.kind not in {"lost", "crash_after"}:
             call.result = call.result or "ok"
             return
         if fault.kind == "crash_after":
