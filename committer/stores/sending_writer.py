@@ -8,9 +8,10 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of, unusable_writer
 from committer.stores.http import Body
+from committer.stores.object_store import written_file
 
 Part = TypeVar("Part")
 
@@ -131,8 +132,9 @@ class PartsWriter(SendingWriter, Generic[Part]):
     parts_of_one_length: ClassVar[int]
     """Number of parts after which their length doubles, within the service's limit of parts."""
 
-    def __init__(self, path: StorePath, stamp: str, put_file: PutFile) -> None:
+    def __init__(self, store: Store, path: StorePath, stamp: str, put_file: PutFile) -> None:
         super().__init__(path)
+        self._store = store
         self._stamp = stamp
         self._put_file = put_file
         self._parts: list[Part] = []
@@ -168,7 +170,10 @@ class PartsWriter(SendingWriter, Generic[Part]):
 
     async def _finished(self) -> FileStatus:
         if not self._has_begun():
-            return await self._put_file(self._path, bytes(self._buffer), self._stamp)
+            try:
+                return await self._put_file(self._path, bytes(self._buffer), self._stamp)
+            except StoreOutcomeUnknownError as lost:
+                return await written_file(self._store, self._path, len(self._buffer), self._stamp, lost)
         if self._buffer:
             await self._send_piece(bytes(self._buffer))
             self._buffer = bytearray()

@@ -24,7 +24,6 @@ from committer.errors import (
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
-    StoreOutcomeUnknownError,
     StorePartsError,
     StorePermissionError,
     StorePreconditionError,
@@ -45,7 +44,7 @@ from committer.stores.examination import Finding
 from committer.stores.helpers import bytes_of, finish_block_list
 from committer.stores.http import MAX_NAME_BYTES, Answer, Body
 from committer.stores.http_answers import Refusal, content_in, moment_of, parsed, range_up_to, texts_in
-from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
 from committer.stores.sending_writer import PartsWriter, PutFile
 from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists, UncommittedBlock, check_length, check_stamp
 
@@ -166,8 +165,7 @@ class BlobWriter(PartsWriter[str]):
 
     def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
         self._token = current_runtime().nonce(16)
-        super().__init__(path, f"writer-{self._token}", put_file)
-        self._store = store
+        super().__init__(store, path, f"writer-{self._token}", put_file)
         self._blocks = BLOCK_LISTS.required(store, "open_writer", path)
 
     def _has_begun(self) -> bool:
@@ -514,11 +512,7 @@ class AzureBlobStore(AzureStore, ObjectStore):
         return BlobWriter(self, path, self._put_file)
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
-        """Puts a writer's buffer as a new file; if the response is lost, checks the file."""
-        try:
-            return await self._put("close", path, data, {**_BLOB, STAMP_HEADER: stamp}, exclusive=True)
-        except StoreOutcomeUnknownError as lost:
-            return await written_file(self, path, len(data), stamp, lost)
+        return await self._put("close", path, data, {**_BLOB, STAMP_HEADER: stamp}, exclusive=True)
 
     async def _put(
         self, operation: str, path: StorePath, data: bytes, headers: Mapping[str, str], *, exclusive: bool

@@ -31,7 +31,7 @@ from committer.stores.examination import Finding
 from committer.stores.helpers import finish_upload
 from committer.stores.http import MAX_NAME_BYTES, Body, HttpStore
 from committer.stores.http_answers import PageTokens, content_in, parsed, range_up_to, texts_in, unreadable
-from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status, written_file
+from committer.stores.object_store import ObjectStore, Page, directory_prefix, odd_status
 from committer.stores.s3.deletes import BATCH, Deletes
 from committer.stores.s3.errors import error_of, refusal_in
 from committer.stores.s3.examine import Trials, probe
@@ -95,8 +95,7 @@ class S3Writer(PartsWriter[UploadPart]):
     parts_of_one_length = 1000
 
     def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
-        super().__init__(path, f"writer-{current_runtime().nonce(8)}", put_file)
-        self._store = store
+        super().__init__(store, path, f"writer-{current_runtime().nonce(8)}", put_file)
         self._uploads = UPLOADS.required(store, "open_writer", path)
         self._upload_id = ""
 
@@ -416,12 +415,8 @@ class S3Store(HttpStore, ObjectStore):
         return S3Writer(self, path, self._put_file)
 
     async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
-        """Puts a writer's buffer as a new file; if the response is lost, looks for the file."""
         headers = await self._objects.headers_with(data, stamp=stamp)
-        try:
-            return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
-        except StoreOutcomeUnknownError as lost:
-            return await written_file(self, path, len(data), stamp, lost)
+        return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
 
     async def _put(
         self,
