@@ -124,9 +124,7 @@ def error_of(
 
 def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
     """Maps a code in a response to "DeleteObjects", which has no status, to an error."""
-    known = {"AccessDenied": 403, "PreconditionFailed": 412, "InternalError": 500, "ServiceUnavailable": 503}
-    status = known.get(code, 409)
-    error = error_of(Answer(status, {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
+    error = error_of(Answer(_STATUSES.get(code, 409), {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
     return error if isinstance(error, StoreError) else StoreError(error.message, operation=operation, path=path)
 
 
@@ -180,7 +178,7 @@ def _conflict(refusal: Refusal, *, exclusive: bool) -> CommitterError:
 
 
 _ERROR: Final = re.compile(rb"<Error[\s>]")
-# Statuses for the errors in responses that began with 200.
+# Statuses for the errors in responses with 200, of a completion or for one name of many.
 _STATUSES: Final = {"InternalError": 500, "ServiceUnavailable": 503, "NoSuchUpload": 404, "PreconditionFailed": 412,
                     "ConditionalRequestConflict": 409, "OperationAborted": 409, "AccessDenied": 403}  # fmt: skip
 
