@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from committer.driver_process import DriverProcess, is_known, this_driver
 from committer.errors import JobStateError
 from committer.events import Progress, Statistics
 from committer.flow.runtime import Runtime, current_runtime
+from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.logs import audit, job_logger
 from committer.options.config import CommitterConfig
@@ -105,6 +106,7 @@ _log = job_logger("committer.stages")
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -325,3 +327,7 @@ class Stage(ABC, Generic[In, Out]):
     @abstractmethod
     async def execute(self, value: In) -> Out:
         """Does the work of the stage."""
+
+    async def run_workers(self, items: Iterable[T] | AsyncIterable[T], work: Callable[[T], Awaitable[object]]) -> int:
+        """Runs `work` on every item, `io_concurrency` at a time: see `committer.flow.workers.run_workers`."""
+        return await run_workers(items, work, workers=self.context.config.io_concurrency, operation=self.name)

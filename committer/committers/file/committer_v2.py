@@ -32,7 +32,6 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
-from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.logs import audit, job_logger
 from committer.paths import StorePath
@@ -139,16 +138,15 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         context, layout = self.context, self._layout
         needed = {file.destination.rpartition("/")[0] for file in value.files} | set(value.directories)
         directories = with_ancestors(needed, layout.roots)
-        workers = context.config.io_concurrency
         if context.store.capabilities.directories:
             make = partial(self._make, value)
-            await run_workers(leaves(sorted(directories)), make, workers=workers, operation=self.name)
+            await self.run_workers(leaves(sorted(directories)), make)
 
         async def move(file: WrittenFile) -> None:
             await self._move(value, file)
             self._merged += 1
 
-        await run_workers(value.files, move, workers=workers, operation=self.name)
+        await self.run_workers(value.files, move)
         touched = {layout.destination, *(layout.target(name) for name in directories)}
         await sync_directories(context, touched, missing_ok=True)
 

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.together import together
-from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
@@ -250,7 +249,7 @@ class InspectDestination(Stage[Inspection, None]):
             self._absent(root, wanted)
 
         written = layout.roots & (loaded.written.keys() | wanted.keys())
-        await run_workers(sorted(written), look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(sorted(written), look)
 
     async def _look_at_root(self) -> None:
         self._view.root = await look_at_root(self.context.store, self.context.layout.destination)
@@ -301,7 +300,7 @@ class InspectDestination(Stage[Inspection, None]):
             else:
                 await together(*(self._ask(name, found) for name in few))
 
-        await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(directories, look)
 
     async def _ask(self, name: str, found: dict[str, FileStatus]) -> None:
         try:
@@ -388,7 +387,7 @@ class FindTargets(Stage[Inspection, None]):
                 value.view.note_summaries(directory, listed, some)
                 await value.in_the_way.take(directory, listed, some)
 
-        await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(directories, look)
 
     async def _look_for_others(self, value: Inspection) -> None:
         targets, config = value.view.targets, self.context.config

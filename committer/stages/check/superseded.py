@@ -259,7 +259,7 @@ class ListSuperseded(Stage[list[str], Superseded]):
             if status is not None and not status.is_directory:
                 described.add(name)
 
-        await run_workers(owners, look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(owners, look)
         return described
 
     def _name_of(self, directory: StorePath) -> str:
@@ -332,8 +332,7 @@ class LookIntoTargets(Stage[DestinationView, None]):
                 # It was deleted meanwhile, or replaced by a file: publishing handles that.
                 return
 
-        targets = sorted(value.targets.directories)
-        await run_workers(targets, look, workers=context.config.io_concurrency, operation=self.name)
+        await self.run_workers(sorted(value.targets.directories), look)
 
     def _is_noted(self, name: str) -> bool:
         return bool(self._listed) and self._folding.fold(name.rpartition("/")[0]) in self._listed

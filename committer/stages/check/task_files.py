@@ -157,7 +157,7 @@ class LookUpIdentities(Stage[LoadedRecords, None]):
                 return
 
         directories = sorted({source.rpartition("/")[0] for source in wanted})
-        await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(directories, look)
         return found
 
 

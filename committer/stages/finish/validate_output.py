@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from committer.errors import StoreNotFoundError, ValidationError
 from committer.events import names
-from committer.flow.workers import run_workers
 from committer.records.publish_chunk import PlannedFile
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
@@ -55,7 +54,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
             self.context.progress.advance(bytes=file.size)
 
         async for batch in state.files.batches():
-            await run_workers(batch, look, workers=self.context.config.io_concurrency, operation=self.name)
+            await self.run_workers(batch, look)
         if problems or seen != state.decision.files:
             problems = problems or [f"{state.decision.files} files were decided, {seen} were seen"]
             raise await self._problem(state, problems)

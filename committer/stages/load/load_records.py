@@ -14,7 +14,7 @@ from committer.errors import RecordError, StoreNotFoundError
 from committer.events import Statistics, names
 from committer.flow.spill import NumberedSpill
 from committer.flow.texts import Repeats
-from committer.flow.workers import Budget, run_workers
+from committer.flow.workers import Budget
 from committer.paths import StorePath
 from committer.records.job_state import BY_PATH, Winner
 from committer.records.manifest import TaskManifest
@@ -152,9 +152,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 self.context.progress.advance()
 
             with self.context.statistics.timed(names.OP_LOAD_ALL_MANIFESTS):
-                await run_workers(
-                    enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name
-                )
+                await self.run_workers(enumerate(value), load)
             if self._copies is not None:
                 loaded.side_files = await self._copies.end()
             await self._linked.look()

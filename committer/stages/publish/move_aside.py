@@ -180,7 +180,7 @@ class MoveAside(Stage[Facts, None]):
 
         able = BATCH_RENAME.of(store)
         if able is None:
-            await run_workers(value, move, workers=most, operation=self.name)
+            await self.run_workers(value, move)
             return
 
         async def move_together(facts: Sequence[Fact]) -> None:
@@ -188,7 +188,7 @@ class MoveAside(Stage[Facts, None]):
             errors = await able.rename_files([self._ends(fact) for fact in facts], seen=seen)
             advance(len(facts) - len(errors))
             # One look at each tells new files, files moved before, and failures apart.
-            await run_workers([facts[index] for index in errors], move, workers=most, operation=self.name)
+            await self.run_workers([facts[index] for index in errors], move)
 
         await run_together(value, move_together, io_concurrency=most, operation=self.name)
 
@@ -308,7 +308,7 @@ class DeleteSuperseded(Stage[Facts, None]):
             await looking_again(lambda: self._delete(fact))
             self.context.progress.advance()
 
-        await run_workers(facts, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(facts, delete)
 
     async def _delete(self, fact: Fact) -> None:
         if fact.is_directory or fact.identity is None:

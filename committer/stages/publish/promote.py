@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from committer.errors import StoreError, StoreExistsError, StoreNotFoundError
-from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -52,7 +51,7 @@ class SealTasks(Stage[CommitState, None]):
         async def seal(attempt: str) -> None:
             await _rename(context, layout.recorded_tasks / attempt, layout.tasks / attempt)
 
-        await run_workers(sorted(attempts), seal, workers=context.config.io_concurrency, operation=self.name)
+        await self.run_workers(sorted(attempts), seal)
 
 
 async def seal_whole(context: StageContext) -> None:
@@ -134,13 +133,12 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
 
         context, layout = self.context, self.context.layout
         alike = value if context.config.promote_directories else await self._alike(value)
-        workers = context.config.io_concurrency
         if TREE_LISTING.of(context.store) is None:
-            await run_workers(alike, list_and_rename, workers=workers, operation=self.name)
+            await self.run_workers(alike, list_and_rename)
             return done
         exact: list[Promotion] = []
-        await run_workers(self._listings(alike), list_some, workers=workers, operation=self.name)
-        await run_workers(exact, rename, workers=workers, operation=self.name)
+        await self.run_workers(self._listings(alike), list_some)
+        await self.run_workers(exact, rename)
         return done
 
     def _listings(self, promotions: list[Promotion]) -> list[tuple[StorePath, list[Promotion]]]:

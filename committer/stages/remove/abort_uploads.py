@@ -127,8 +127,7 @@ class AbortUploads(Stage[None, list[str]]):
 
     async def execute(self, value: None) -> list[str]:
         """Aborts uploads of losers by their lists, then the pending ones by name and by the winners' lists."""
-        layout, workers = self.context.layout, self.context.config.io_concurrency
-        forms = self.context.forms
+        layout, forms = self.context.layout, self.context.forms
         runs = await forms.upload_lists(self.context)
         since, winners = await both(self._set_up_at(), self._winners(asked=bool(runs)))
         won = [run for run in runs if forms.is_list_of(run, winners)]
@@ -142,7 +141,7 @@ class AbortUploads(Stage[None, list[str]]):
             uploads = [upload async for upload in forms.uploads_in(self.context, run)]
             await end_uploads(self.context, uploads)
 
-        await run_workers(lost, end_run, workers=workers, operation=self.name)
+        await self.run_workers(lost, end_run)
         async with SpillFile(PendingUpload) as pending, SpillFile(PendingUpload) as unnamed:
             for place in outermost([layout.destination, *map(layout.target, sorted(layout.roots))]):
                 async for upload in UPLOADS.required(self.context.store, "list_uploads", place).list_uploads(place):

@@ -29,7 +29,6 @@ from committer.events import names
 from committer.file_names import root_of
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
-from committer.flow.workers import run_workers
 from committer.layout import DirectoryName, JobLayout
 from committer.logs import audit
 from committer.paths import StorePath
@@ -194,12 +193,7 @@ class SetupJob(Stage[None, None]):
         await together(
             *(store.make_directory(base / name, parents=False) for name in inside),
             store.probe(attempt),
-            run_workers(
-                sorted(layout.roots),
-                lambda root: self._probe_root(root, attempt),
-                workers=self.context.config.io_concurrency,
-                operation=self.name,
-            ),
+            self.run_workers(sorted(layout.roots), lambda root: self._probe_root(root, attempt)),
         )
 
     async def _rename(self, base: StorePath) -> None:

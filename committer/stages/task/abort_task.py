@@ -15,7 +15,6 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events import names
-from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.load.manifest_forms import end_uploads
@@ -77,7 +76,7 @@ class AbortTask(Stage[AbortRequest, None]):
         async def delete(directory: StorePath) -> None:
             await store.delete_directory(directory, recursive=True)
 
-        await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(directories, delete)
         await self._end_uploads(value, attempt_id)
 
     async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:

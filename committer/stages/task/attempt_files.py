@@ -17,7 +17,6 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.file_names import is_reserved
-from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext, WrittenFile
 from committer.stages.state.job_liveness import check_job_is_live
@@ -114,7 +113,7 @@ class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
                         files.append(child)
 
             try:
-                await run_workers(level, look, workers=self.context.config.io_concurrency, operation=self.name)
+                await self.run_workers(level, look)
             except StoreNotFoundError as error:
                 if not self.context.store.capabilities.directories:
                     return files, directories

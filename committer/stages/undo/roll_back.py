@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -199,7 +200,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                     f"{again}; nothing was deleted; where that cannot be, {self.context.abandon_advice()}",
                 )
 
-        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+        await self.run_workers(state.files, look)
 
     async def put_back_late(self, state: CommitState) -> None:
         """Restores what this driver moved aside after another driver had rolled the job back and cleaned it up."""
@@ -218,22 +219,12 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await fence(self.context)
         await self._check_provable(state, self._tasks)
         await self._put_back_all(state.superseded)
-        await run_workers(
-            state.files,
-            lambda file: looking_again(lambda: self._take_back(file)),
-            workers=self.context.config.io_concurrency,
-            operation=self.name,
-        )
+        await self._with_each(state, self._take_back)
         if not self._fenced:
             # Delayed requests of another driver cannot be fenced here. Without their sources they fail, so the
             # sources go first, and what was published before is deleted afterwards.
             await self.context.store.delete_directory(self._tasks, recursive=True)
-            await run_workers(
-                state.files,
-                lambda file: looking_again(lambda: self._delete_ours(file)),
-                workers=self.context.config.io_concurrency,
-                operation=self.name,
-            )
+            await self._with_each(state, self._delete_ours)
         await self.remove_directories(state)
         await self._put_back_all(FactList(state.blocking))
         await self._put_back_success(state)
@@ -249,12 +240,14 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 "old files that are left",
             )
 
+    async def _with_each(self, state: CommitState, step: Callable[[PlannedFile], Awaitable[None]]) -> None:
+        await self.run_workers(state.files, lambda file: looking_again(lambda: step(file)))
+
     async def _put_back_all(self, facts: Facts) -> None:
         async for some in facts.batches():
             # A fact without a place aside was never moved.
             some = [fact for fact in some if fact.aside >= 0]
-            workers = self.context.config.io_concurrency
-            await run_workers(some, self._put_back, workers=workers, operation=self.name)
+            await self.run_workers(some, self._put_back)
 
     async def _take_back(self, file: PlannedFile) -> None:
         store, stood = self.context.store, file.stood
@@ -454,12 +447,7 @@ class RollBackUploads(RollBack):
 
     async def undo(self, state: CommitState) -> None:
         """Undoes what was published and aborts the rest. Idempotent; only for a job that is rolled back."""
-        await run_workers(
-            state.files,
-            lambda file: looking_again(lambda: self._end(file)),
-            workers=self.context.config.io_concurrency,
-            operation=self.name,
-        )
+        await self._with_each(state, self._end)
         await self._put_back_success(state)
 
     async def _end(self, file: PlannedFile) -> None:
