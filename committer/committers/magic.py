@@ -228,8 +228,7 @@ class MagicCommitter(Committer):
         """Runs `CommitTask`; then deletes the records of single files."""
         message = await super().commit_task(context, output)
         if context.spec.delivery == "listing":
-            identity = output.identity
-            await _forget(context, identity.task, identity.attempt, identity.nonce)
+            await _forget(context, *output.identity)
         return message
 
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:

@@ -233,14 +233,8 @@ class AbortDirectTask(AbortTask):
         if value.uploads is not None:
             await delete_objects(self.context, [path for path, _object in value.uploads])
             return
-        for run in await self._listed_runs(value, attempt_id):
+        for run in await self._of_request(value, self.context.layout.uploads):
             await delete_objects(self.context, await objects_of(self.context, run))
-
-    async def _listed_runs(self, value: AbortRequest, attempt_id: str) -> list[StorePath]:
-        layout = self.context.layout
-        if value.nonce is None:
-            return await self._runs(layout.uploads, attempt_id)
-        return [layout.uploads / layout.task_attempt_directory(value.task, value.attempt, value.nonce).name]
 
 
 # To tell objects that count from others.

@@ -27,7 +27,7 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.flow.together import both
-from committer.layout import JobLayout
+from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import audit
 from committer.paths import StorePath
 from committer.records.manifest import TaskManifest, decode_task_manifest, encode_task_manifest
@@ -158,7 +158,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             except StoreOutcomeUnknownError as error:
                 if await exists(store, value.directory):
                     continue
-                if await stands(self.context, target, record):
+                if await _holds(self.context, target, target.name, record):
                     return
                 raise self._unknown(value, error) from error
             except StoreNotFoundError as error:
@@ -188,11 +188,11 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         )
 
 
-async def stands(context: StageContext, directory: StorePath, record: bytes) -> bool:
-    """Returns whether a task's directory matches a record."""
+async def _holds(context: StageContext, directory: StorePath, task: str, record: bytes) -> bool:
+    """Returns whether a directory holds exactly the output of a task that a record describes."""
     try:
-        return await context.forms.read(context, directory) == record
-    except (StoreNotFoundError, TaskError):
+        return await record_of_directory(context, directory, task_name=task) == record
+    except (StoreNotFoundError, StoreNotADirectoryError, TaskError):
         return False
 
 
@@ -216,12 +216,8 @@ class AbortFileTask(AbortTask):
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = layout_of(self.context), self.context.store
-        await self._check_not_being_committed(value)
-        if value.nonce is None:
-            records = await self._runs(layout.attempts, attempt_id)
-        else:
-            records = [layout.attempt_record(value.task, value.attempt, value.nonce)]
-        for record in records:
+        await self._check_not_being_committed()
+        for record in await self._of_request(value, layout.attempts, MANIFEST_SUFFIX):
             try:
                 told = await store.read(record, limit=self.context.config.record_size_limit)
             except StoreNotFoundError:
@@ -238,7 +234,7 @@ class AbortFileTask(AbortTask):
         """
         task, token = layout.task_id(value.task), self.context.runtime.nonce()
         committed, aside = layout.manifests / task, layout.replaced(task, token)
-        if not await self._is(committed, task, told):
+        if not await _holds(self.context, committed, task, told):
             await self._refuse_taken(value, layout, told)
             return
         for earlier in await self._runs(layout.runs, task):
@@ -250,11 +246,11 @@ class AbortFileTask(AbortTask):
             await self._refuse_taken(value, layout, told)
             return
         try:
-            await self._check_not_being_committed(value)
+            await self._check_not_being_committed()
         except (JobStateError, JobNotFoundError):
             await self._put_there(aside, committed)
             raise
-        if not await self._is(aside, task, told):
+        if not await _holds(self.context, aside, task, told):
             # Another attempt of the task committed after the comparison, or a driver took it.
             await self._put_there(aside, committed)
             await self._refuse_taken(value, layout, told)
@@ -271,22 +267,16 @@ class AbortFileTask(AbortTask):
         """
         task = layout.task_id(value.task)
         for place in (layout.tasks, layout.returning):
-            if await self._is(place / task, task, told):
+            if await _holds(self.context, place / task, task, told):
                 raise JobStateError(
                     f"a refused commit of job {layout.job_id} took what this attempt of {task} committed",
                     operation=self.name,
                     path=place / task,
                     next_step="commit the job with it, or abort the job",
                 )
-        await self._check_not_being_committed(value)
+        await self._check_not_being_committed()
         if not self.context.spec.hadoop:
             await look_at_job(self.context.store, layout)
-
-    async def _is(self, directory: StorePath, task: str, told: bytes) -> bool:
-        try:
-            return await record_of_directory(self.context, directory, task_name=task) == told
-        except (StoreNotFoundError, StoreNotADirectoryError, TaskError):
-            return False
 
     async def _put_there(self, aside: StorePath, committed: StorePath) -> None:
         # A later commit of the task, or a job commit that took it, wins.

@@ -132,9 +132,6 @@ async def _put_each_back(context: StageContext, layout: CommittedLayout) -> None
     )
 
 
-# Each further round follows if a task committed, or another driver took directories, since the one before.
-
-
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     """Takes the directory of each committed task; returns their names.
 
@@ -146,6 +143,7 @@ async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
         await move_directory(context, item[1], layout.tasks / item[0])
 
     quiet_since: set[str] | None = None
+    # Each further round follows if a task committed, or another driver took directories, since the one before.
     for _round in range(_ROUNDS):
         taken = await _taken(context, layout)
         if taken == quiet_since:

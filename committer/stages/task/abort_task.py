@@ -15,6 +15,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events import names
+from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.load.manifest_forms import end_uploads
@@ -68,15 +69,11 @@ class AbortTask(Stage[AbortRequest, None]):
         attempt_id = layout.task_attempt_id(value.task, value.attempt)
         if value.may_have_record:
             await self._remove_records(value, attempt_id)
-        if value.nonce is None:
-            directories = await self._runs(layout.runs, attempt_id)
-        else:
-            directories = [layout.task_attempt_directory(value.task, value.attempt, value.nonce)]
 
         async def delete(directory: StorePath) -> None:
             await store.delete_directory(directory, recursive=True)
 
-        await self.run_workers(directories, delete)
+        await self.run_workers(await self._of_request(value, layout.runs), delete)
         await self._end_uploads(value, attempt_id)
 
     async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
@@ -84,19 +81,16 @@ class AbortTask(Stage[AbortRequest, None]):
         # The lists of runs that may be alive stay for the job's cleanup: a live run adds to its list.
         if not self.context.store.capabilities.multipart:
             return
-        uploads = self.context.layout.uploads
+        runs = await self._of_request(value, self.context.layout.uploads)
         if value.nonce is None:
-            runs = await self._runs(uploads, attempt_id)
             for run in (*runs, *self.context.forms.upload_lists_of(self.context, attempt_id)):
                 await self._end_uploads_in(run)
             return
-        run = uploads / self.context.layout.task_attempt_directory(value.task, value.attempt, value.nonce).name
-        known = value.uploads
-        if known is None:
-            await self._end_uploads_in(run)
+        if value.uploads is None:
+            await self._end_uploads_in(runs[0])
         else:
-            await end_uploads(self.context, known)
-        await self.context.store.delete_directory(run, recursive=True)
+            await end_uploads(self.context, value.uploads)
+        await self.context.store.delete_directory(runs[0], recursive=True)
 
     async def _end_uploads_in(self, place: StorePath) -> None:
         await self._end_uploads_of([upload async for upload in self.context.forms.uploads_in(self.context, place)])
@@ -109,12 +103,12 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         deleted = False
         while not deleted:
-            await self._check_not_being_committed(value)
+            await self._check_not_being_committed()
             taken = await self._take_records(value, attempt_id)
             if taken is None:
                 continue
             try:
-                await self._check_not_being_committed(value)
+                await self._check_not_being_committed()
             except JobStateError:
                 for record, aside in taken:
                     await self._put_back(record, aside)
@@ -134,16 +128,12 @@ class AbortTask(Stage[AbortRequest, None]):
         layout = self.context.layout
         if self.context.spec.delivery == "listing":
             return await self._take_manifest(value, attempt_id)
-        if value.nonce is None:
-            records = await self._runs(layout.attempts, attempt_id)
-        else:
-            records = [layout.attempt_record(value.task, value.attempt, value.nonce)]
         taken: list[tuple[StorePath, StorePath]] = []
-        for record in records:
+        for record in await self._of_request(value, layout.attempts, MANIFEST_SUFFIX):
             taken += await self._take(record, record.parent / f"{record.name}.tmp")
         return taken
 
-    async def _check_not_being_committed(self, value: AbortRequest) -> None:
+    async def _check_not_being_committed(self) -> None:
         layout = self.context.layout
         try:
             found = await look_at_job(self.context.store, layout)
@@ -163,6 +153,13 @@ class AbortTask(Stage[AbortRequest, None]):
                 path=layout.job_directory / found.intents[0],
                 next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_call()}",
             )
+
+    async def _of_request(self, value: AbortRequest, directory: StorePath, suffix: str = "") -> list[StorePath]:
+        """Returns the children of a directory that are of the runs to remove: no call for one run, else a listing."""
+        attempt_id = self.context.layout.task_attempt_id(value.task, value.attempt)
+        if value.nonce is None:
+            return await self._runs(directory, attempt_id)
+        return [directory / f"{attempt_id}-{value.nonce}{suffix}"]
 
     async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:
         """Returns the children that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
