@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 
 from committer.committers.actions import PublishAction
@@ -21,7 +21,6 @@ from committer.committers.reports import KeptList, keep_list, keep_records, publ
 from committer.committers.standing import Standing
 from committer.errors import CommitterError
 from committer.events import names
-from committer.flow.workers import run_workers
 from committer.logs import job_logger
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
@@ -33,7 +32,7 @@ from committer.stages.finish.end_job import Ended, EndJob, runs_alone
 from committer.stages.finish.success_file import SaveSuccess, success_data
 from committer.stages.load.promotions import may_promote
 from committer.stages.names import with_ancestors
-from committer.stages.publish.publish import Published
+from committer.stages.publish.publish import Published, remove_empty
 from committer.stages.remove.abort_uploads import AbortUploads
 from committer.stages.remove.removal import CleanupJob, RemoveJob, end_without_removal, put_kept
 from committer.stages.state.own_records import read_outcome
@@ -213,18 +212,9 @@ async def _read_end(context: StageContext, decision: Decision, ended: Ended | No
 
 async def _remove_emptied_directories(context: StageContext, state: CommitState) -> None:
     """Removes directories that held only superseded files, deepest first; ignores failures."""
-    store, layout = context.store, context.layout
-    if not store.capabilities.directories:
-        return
-    emptied = with_ancestors(await state.superseded.directories(), layout.roots)
-
-    async def remove(directory: str) -> None:
-        with suppress(CommitterError):
-            await store.delete_directory(layout.target(directory), recursive=False)
-
-    for depth in sorted({directory.count("/") for directory in emptied}, reverse=True):
-        level = sorted(directory for directory in emptied if directory.count("/") == depth)
-        await run_workers(level, remove, workers=context.config.io_concurrency, operation="remove_emptied")
+    if context.store.capabilities.directories:
+        emptied = with_ancestors(await state.superseded.directories(), context.layout.roots)
+        await remove_empty(context, emptied, unless=(CommitterError,), operation="remove_emptied")
 
 
 async def clean_up(context: StageContext) -> tuple[bool, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from committer.errors import JobNotFoundError, JobStateError, StoreError, StoreLinkError, StoreOutcomeUnknownError
 from committer.flow.spill import NumberedSpill
@@ -19,7 +19,7 @@ from committer.stores.helpers import exists, status_or_none
 
 T = TypeVar("T")
 
-_ROUNDS = 5
+_Errors: TypeAlias = type[StoreError] | tuple[type[StoreError], ...]
 
 
 @dataclass(slots=True)
@@ -106,12 +106,14 @@ async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
     return status is not None
 
 
-async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
-    """Runs a step that reads before it writes; repeats it after a lost response, up to 5 times."""
-    for _round in range(_ROUNDS - 1):
+async def looking_again(
+    step: Callable[[], Awaitable[T]], *, after: _Errors = StoreOutcomeUnknownError, rounds: int = 5
+) -> T:
+    """Runs a step that reads before it writes; repeats it after a lost response, or the errors `after`."""
+    for _round in range(rounds - 1):
         try:
             return await step()
-        except StoreOutcomeUnknownError:
+        except after:
             continue
     return await step()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -32,7 +32,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.check.preflight import end_it_first
 from committer.stages.check.superseded import job_inside
-from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only
+from committer.stages.decide.commit_state import CommitState, end_advice, is_forward_only, looking_again
 from committer.stages.durability import run_together
 from committer.stages.identity import is_file_of, is_recorded, is_virtual_directory, may_be_file_of, stands_as_directory
 from committer.stages.names import with_ancestors
@@ -45,8 +45,6 @@ from committer.stores.abilities import (
     TreeCounts,
 )
 from committer.stores.base import FileStatus, Store
-
-_TRIES = 5
 
 
 class CreateDirectories(Stage[list[str], int]):
@@ -68,18 +66,11 @@ class CreateDirectories(Stage[list[str], int]):
 
         async def make(directory: str) -> None:
             path = layout.target(directory)
-            for tries_left in reversed(range(_TRIES)):
-                try:
-                    await store.make_directory(path, parents=True)
-                except StoreNotFoundError:
-                    # The rollback of another job removed a parent that it had created, while this one was
-                    # created below it.
-                    if not tries_left:
-                        raise
-                except (StoreExistsError, StoreNotADirectoryError) as error:
-                    raise refused_directory(directory, error) from error
-                else:
-                    return
+            try:
+                # The rollback of another job may remove a parent that it created, while this one is created below it.
+                await looking_again(lambda: store.make_directory(path, parents=True), after=StoreNotFoundError)
+            except (StoreExistsError, StoreNotADirectoryError) as error:
+                raise refused_directory(directory, error) from error
 
         with self.context.statistics.timed(names.OP_CREATE_DIRECTORIES):
             return await run_workers(
@@ -114,6 +105,23 @@ async def remove_made(context: StageContext, made: list[StorePath]) -> None:
     for directory in made:
         with suppress(StoreError):
             await context.store.delete_directory(directory, recursive=False)
+
+
+async def remove_empty(
+    context: StageContext, directories: Collection[str], *, unless: tuple[type[CommitterError], ...], operation: str
+) -> None:
+    """Removes directories, deepest first; an error of `unless` leaves one where it is."""
+    if not context.store.capabilities.directories:
+        return
+
+    async def remove(directory: str) -> None:
+        with suppress(*unless):
+            await context.store.delete_directory(context.layout.target(directory), recursive=False)
+
+    workers = context.config.io_concurrency
+    for depth in sorted({directory.count("/") for directory in directories}, reverse=True):
+        level = sorted(directory for directory in directories if directory.count("/") == depth)
+        await run_workers(level, remove, workers=workers, operation=operation)
 
 
 async def _is_directory(store: Store, path: StorePath) -> bool:

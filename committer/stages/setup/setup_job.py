@@ -123,14 +123,8 @@ class SetupJob(Stage[None, None]):
             error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"
 
     async def _make_directory(self) -> None:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                await self._make_first()
-                break
-            except StoreNotFoundError:
-                # Another job removes an empty `_temporary` at its end.
-                if not tries_left:
-                    raise
+        # Another job removes an empty `_temporary` at its end.
+        await looking_again(self._make_first, after=StoreNotFoundError)
 
     async def _make_first(self) -> None:
         """Creates the directory with its content, in one step if the store renames directories."""

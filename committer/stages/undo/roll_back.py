@@ -18,7 +18,6 @@ from committer.errors import (
     StorePartsError,
     StorePreconditionError,
 )
-from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
@@ -31,6 +30,7 @@ from committer.stages.finish.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.publish.move_aside import PLACE_TAKEN, take_away
 from committer.stages.publish.promote import SealTasks, is_sealed_whole, seal_whole
+from committer.stages.publish.publish import remove_empty
 from committer.stores.abilities import CONDITIONAL_REPLACE
 from committer.stores.helpers import (
     delete_seen,
@@ -318,13 +318,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if self.context.store.capabilities.directories:
             await looking_again(lambda: self._move_success_back(decision.success_identity))
             return
-        for tries_left in reversed(range(_ROUNDS)):
-            try:
-                await self._put_old_success(decision.success_identity)
-                return
-            except (StoreExistsError, StoreNotFoundError, StorePreconditionError, StoreOutcomeUnknownError):
-                if not tries_left:
-                    raise
+        changed = (StoreExistsError, StoreNotFoundError, StorePreconditionError, StoreOutcomeUnknownError)
+        await looking_again(lambda: self._put_old_success(decision.success_identity), after=changed, rounds=_ROUNDS)
 
     async def _move_success_back(self, identity: str | None) -> None:
         aside = self._superseded / SUCCESS
@@ -400,24 +395,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
     async def remove_directories(self, state: CommitState) -> None:
         """Removes directories that the job created, deepest first, if they are empty."""
-        directories = state.directories
-        if not self.context.store.capabilities.directories:
-            return
-
-        async def remove(directory: str) -> None:
-            try:
-                await self.context.store.delete_directory(self.context.layout.target(directory), recursive=False)
-            except (StoreNotEmptyError, StoreNotADirectoryError, StoreNotFoundError):
-                return
-
-        depths = sorted({directory.count("/") for directory in directories}, reverse=True)
-        for depth in depths:
-            await run_workers(
-                [directory for directory in directories if directory.count("/") == depth],
-                remove,
-                workers=self.context.config.io_concurrency,
-                operation=self.name,
-            )
+        kept = (StoreNotEmptyError, StoreNotADirectoryError, StoreNotFoundError)
+        await remove_empty(self.context, state.directories, unless=kept, operation=self.name)
 
 
 class RollBackUploads(RollBack):
