@@ -357,23 +357,13 @@ async def promotions_of(context: StageContext, prepared: Prepared) -> list[Promo
 def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool) -> DecisionContent:
     """Builds the decision's content; numbers each old file for its move into the job's directory."""
     loaded, view = prepared.loaded, prepared.view
-    facts: list[Fact] = []
     # Old files, and files at the targets, come first.
-    aside = prepared.superseded.places
-
-    for path, status in sorted(view.blocking.items()):
-        facts.append(
-            Fact(
-                kind="blocking",
-                path=path,
-                identity=status.identity,
-                size=status.size,
-                is_directory=status.is_directory,
-                aside=aside,
-            )
-        )
-        aside += 1
-    facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
+    blocking = enumerate(sorted(view.blocking.items()), prepared.superseded.places)
+    facts = [
+        Fact("blocking", path, status.identity, status.size, status.is_directory, aside)
+        for aside, (path, status) in blocking
+    ]
+    facts.extend(Fact("directory", path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
     decision = Decision(
         job_id=context.layout.job_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from committer.errors import StoreNotFoundError
@@ -67,6 +67,23 @@ async def run_together(
 
     calls = max(1, min(_CALLS_AT_ONCE, io_concurrency // together))
     await run_workers(range(0, len(items), together), part, workers=calls, operation=operation)
+
+
+def batches_by_length(
+    items: Iterable[T], length_of: Callable[[T], int], *, most: int, most_bytes: int
+) -> Iterator[list[T]]:
+    """Yields batches of at most `most` items and `most_bytes` by `length_of`, but of at least one item."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        length = length_of(item)
+        if batch and (len(batch) == most or total + length > most_bytes):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += length
+    if batch:
+        yield batch
 
 
 async def pages(store: Store, directory: StorePath) -> AsyncIterator[list[FileStatus]]:

@@ -204,7 +204,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 next_step="find out who writes into the job's directory",
             )
         record, offset = (ref.record, 0) if self._copies is None else await self._copies.add(data)
-        self._gather(number, files, directories, loaded)
+        self._gather(files, directories, loaded)
         await self._check_sources(ref.record, manifest, files, loaded)
         await self._keep(number, files, digest, len(data), loaded)
         count, size = len(files.sources), sum(files.sizes)
@@ -249,7 +249,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         await self._linked.add(record, files.sources)
         loaded.first_files[record] = files.first()
 
-    def _gather(self, number: int, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
+    def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
         written, destinations = loaded.written, files.destinations
         counts = Counter([destination.rpartition("/")[0] for destination in destinations])
         for directory, count in counts.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from committer.records.pending_uploads import UploadEntry
 from committer.records.publish_chunk import PlannedFile
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
+from committer.stages.durability import batches_by_length
 from committer.stages.facts import FactList, Facts
 from committer.stores.abilities import LOCAL_PATHS
 
@@ -247,8 +248,11 @@ class PlannedFiles:
     async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
         kept = self._on_disk.in_turn() if self._on_disk is not None else None
         copies: dict[str, bytes] = {}
-        first, most = 0, self._context.config.manifest_queue_capacity
-        for winners in _by_length(self._winners, most if kept is None else len(self._winners)):
+        first = 0
+        most = self._context.config.manifest_queue_capacity if kept is None else len(self._winners)
+        for winners in batches_by_length(
+            self._winners, lambda winner: winner.length, most=most, most_bytes=BYTES_IN_A_RUN
+        ):
             linked = LinkedSources(self._context)
             decoded: dict[int, list[PlannedFile]] = {}
             if kept is not None:
@@ -378,17 +382,3 @@ class _TargetFacts:
         left = self._next if self._began else await anext(self._turns, None)
         if left is not None:
             raise out_of_turn(f"say what existed at {left.path}, where no file goes, or not in its turn")
-
-
-def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
-    """Yields batches of at most `most` winners and `BYTES_IN_A_RUN` bytes of records, but of at least one."""
-    run: list[Winner] = []
-    length = 0
-    for winner in winners:
-        if run and (length + winner.length > BYTES_IN_A_RUN or len(run) == most):
-            yield run
-            run, length = [], 0
-        run.append(winner)
-        length += winner.length
-    if run:
-        yield run

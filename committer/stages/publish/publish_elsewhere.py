@@ -18,6 +18,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.decide.commit_state import CommitState, is_forward_only
+from committer.stages.durability import batches_by_length
 from committer.stages.facts import DecisionFacts, FactList
 from committer.stages.load.planned_files import PlannedFiles
 from committer.stages.publish.publish import Published
@@ -38,17 +39,7 @@ def files_of_a_chunk(files: int, workers: int) -> int:
 
 def cut(files: list[PlannedFile], most: int) -> Iterator[list[PlannedFile]]:
     """Yields batches of at most `most` files and about a megabyte, but of at least one file."""
-    run: list[PlannedFile] = []
-    length = 0
-    for file in files:
-        takes = _length(file)
-        if run and (len(run) == most or length + takes > _MOST_BYTES):
-            yield run
-            run, length = [], 0
-        run.append(file)
-        length += takes
-    if run:
-        yield run
+    return batches_by_length(files, _length, most=most, most_bytes=_MOST_BYTES)
 
 
 def _length(file: PlannedFile) -> int:
