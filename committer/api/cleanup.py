@@ -158,7 +158,7 @@ async def clean_directory(
     try:
         if name.suffix:
             return await _clean_leftover(context, name, asked)
-        context = await _joined(context, store, name, asked)
+        context = await _joined(context, name, asked)
         found = await look_at_job(context.store, context.layout)
         await refuse_links(context.store, found, operation="cleanup")
         reason = await _reason_of_directory(context, found, asked)
@@ -317,7 +317,7 @@ async def _newest_of_rest(context: StageContext, found: JobDirectory) -> float:
     return await _newest_under(context.store, context.layout.job_directory)
 
 
-async def _joined(context: StageContext, store: Store, name: DirectoryName, asked: Cleaning) -> StageContext:
+async def _joined(context: StageContext, name: DirectoryName, asked: Cleaning) -> StageContext:
     """Returns the context of the job: 3 calls, and one more if no setup record has the delivery."""
     try:
         read = await read_directory(context.store, context.layout.destination, name, config=context.config)
@@ -444,7 +444,7 @@ async def cleanup(
             It was not followed; nothing was changed.
         DestinationNotFoundError: The destination does not exist, or its bucket or container.
         StoreError, MultipleError: A call failed. With `force` also if the last steps of the job `job_id` failed
-        for a reason that may pass: it was not removed.
+            for a reason that may pass: it was not removed.
     """
     report = await clean_and_report(
         dest, job_id=job_id, older_than=older_than, force=force, storage_options=storage_options, config=config

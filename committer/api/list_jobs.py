@@ -117,18 +117,9 @@ async def job_directories(store: Store, destination: StorePath, operation: str) 
                 path=destination / TEMPORARY,
                 next_step="remove the file; no job can be there while it exists",
             ) from error
-    found = {
-        name
-        for child in listed
-        # A job's directory is never a link; a link with a job's name is shown, so that a user finds it.
-        if is_job_id((name := DirectoryName.of(child.path.name)).job_id) and (child.is_link or child.is_directory)
-    }
-    # Of a directory with another name only the name is known.
-    found |= {
-        DirectoryName(child.path.name, "", "")
-        for child in listed
-        if child.is_directory and not child.is_link and not is_job_id(DirectoryName.of(child.path.name).job_id)
-    }
+    named = [(DirectoryName.of(child.path.name), child) for child in listed if child.is_directory or child.is_link]
+    # A job's directory is never a link; a link with a job's name is shown, so that a user finds it.
+    found = {name for name, child in named if is_job_id(name.job_id) or not child.is_link}
     standing = {name.job_id for name in found}
     found |= {name for name in await _beside(store, destination) if name not in found and name.job_id not in standing}
     return sorted([name for name in found if not await holds_output_of_jobs(store, destination, name, found)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 
@@ -12,25 +12,13 @@ from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundE
 from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.paths import Destination, StorePath
 from committer.readable import UNDECODABLE
-from committer.records.job_state import Decision, Entry, Intent, JobOpened, JobOutcome, JobSetup, decode_record
+from committer.records.job_state import Record, decode_record
 from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
 from committer.records.pending_uploads import UploadList, decode_upload_list
 from committer.records.success import SuccessData, decode_success
 
-AnyRecord: TypeAlias = (
-    TaskManifest
-    | SuccessData
-    | PendingCommit
-    | PendingSet
-    | UploadList
-    | JobSetup
-    | JobOpened
-    | Intent
-    | Decision
-    | JobOutcome
-    | Entry
-)
+AnyRecord: TypeAlias = TaskManifest | SuccessData | PendingCommit | PendingSet | UploadList | Record
 
 
 _WHERE: Final = (
@@ -78,9 +66,7 @@ class _Kind(msgspec.Struct):
     commits: msgspec.Raw = msgspec.Raw()
 
 
-_OWN: dict[str, type] = {
-    str(kind.__struct_config__.tag): kind for kind in (JobSetup, JobOpened, Intent, Decision, JobOutcome, Entry)
-}
+_OWN: dict[str, type] = {str(kind.__struct_config__.tag): kind for kind in get_args(Record)}
 
 
 def decode_any(data: bytes, *, source: str) -> AnyRecord:

@@ -217,7 +217,7 @@ async def validate(
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
     async with open_store(destination, storage_options, config) as store:
-        marker = await read_marker(store, destination, config, operation="validate")
+        marker = await read_marker(store, destination, operation="validate")
         looks = Looks(store, destination, config)
         listed = ListedFiles(looks, marker)
         async with listed.names:
@@ -306,7 +306,7 @@ async def _look_for_written_past(store: Store, destination: StorePath, wrong: Fi
         )
 
 
-async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
+async def read_marker(store: Store, destination: StorePath, *, operation: str) -> SuccessData:
     """Reads the `_SUCCESS` of a destination: one call. Raises `JobNotFoundError` without one."""
     path = destination / SUCCESS
     try:
@@ -472,7 +472,7 @@ async def list_winners(
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
     async with open_store(destination, storage_options, config) as store:
-        marker = await _read_winners(store, destination, config)
+        marker = await _read_winners(store, destination)
         named = await _named(store, destination, marker, config)
         roots = JobLayout(destination, "any", roots=config.absolute_roots).roots
         found = sorted(((_inside(destination, roots, uri), size) for uri, size in named), key=lambda file: file[0])
@@ -480,9 +480,9 @@ async def list_winners(
     return Winners(job_id=marker.jobId, committer=marker.committer, files=files)
 
 
-async def _read_winners(store: Store, destination: StorePath, config: CommitterConfig) -> SuccessData:
+async def _read_winners(store: Store, destination: StorePath) -> SuccessData:
     try:
-        marker = await read_marker(store, destination, config, operation=_OPERATION)
+        marker = await read_marker(store, destination, operation=_OPERATION)
     except RecordError as error:
         error.operation, error.next_step = _OPERATION, _ANOTHER_WAY
         raise

@@ -10,19 +10,18 @@ from committer.advice import call
 from committer.committers.opened_store import limited
 from committer.committers.registry import layout_for, suited_committer
 from committer.committers.trusted_config import trusted_config
-from committer.errors import (
-    JobNotFoundError,
-    RecordError,
-    StoreError,
-    StoreLinkError,
-    StoreNotADirectoryError,
-    StoreNotFoundError,
-)
+from committer.errors import JobNotFoundError, RecordError, StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.layout import DirectoryName, JobLayout, check_job_id
 from committer.options.config import CommitterConfig
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.state.job_directory import JobDirectory, list_job_directories, look_at_job, refuse_place
+from committer.stages.state.job_directory import (
+    JobDirectory,
+    list_job_directories,
+    look_at_job,
+    refuse_hidden,
+    refuse_place,
+)
 from committer.stages.state.job_liveness import is_hadoops
 from committer.stages.state.own_records import is_open, read_outcome, read_setup
 from committer.stores.base import Store
@@ -149,7 +148,7 @@ async def read_directory(
 ) -> FoundJob | None:
     """Reads a job's directory: 3 calls; returns None if it is gone, or no job's."""
     if not name.setup:
-        return await _read_hadoops(store, dest, name.job_id, config=config)
+        return await _read_hadoops(store, dest, name, config=config)
     suited = suited_committer(store).name
     spec = JobSpec(
         destination=dest.uri, job_id=name.job_id, committer=suited, config=config or CommitterConfig(), setup=name.setup
@@ -161,7 +160,7 @@ async def read_directory(
         except JobNotFoundError:
             return None
         if found.keeps_outcome or not found.set_up:
-            _refuse_hidden(found)
+            refuse_hidden(found, operation="find_job")
             return FoundJob(spec, found, live=False, kept=found.keeps_outcome)
         opened = await is_open(store, layout) if found.opened else None
         try:
@@ -169,28 +168,31 @@ async def read_directory(
         except (StoreNotFoundError, StoreNotADirectoryError):
             # The record was removed since it was listed: the outcome may be kept.
             continue
-        # A setup record is untrusted (G10): its path says which job it is, not its content.
-        told = msgspec.structs.replace(
-            record.spec,
-            destination=dest.uri,
-            job_id=name.job_id,
-            setup=name.setup,
-            hadoop=False,
-            config=trusted_config(record.spec.config, config),
-        )
-        return FoundJob(told, found, live=bool(opened))
+        return FoundJob(_trusted(record.spec, dest, name, config), found, live=bool(opened))
     return None
 
 
+def _trusted(told: JobSpec, dest: StorePath, name: DirectoryName, config: CommitterConfig | None) -> JobSpec:
+    """Returns the spec in a setup record, which is untrusted (G10): its path says which job it is, not its content."""
+    return msgspec.structs.replace(
+        told,
+        destination=dest.uri,
+        job_id=name.job_id,
+        setup=name.setup,
+        hadoop=False,
+        config=trusted_config(told.config, config),
+    )
+
+
 async def _read_hadoops(
-    store: Store, dest: StorePath, job_id: str, *, config: CommitterConfig | None
+    store: Store, dest: StorePath, name: DirectoryName, *, config: CommitterConfig | None
 ) -> FoundJob | None:
     """Reads the directory of a job that Hadoop set up, or that a driver of this engine claimed from it.
 
     Without a setup record the highest job attempt counts. Where writes create directories, a late task leaves
     almost the same: there only a record or a task attempt of Hadoop's makes a job (1 call more).
     """
-    layout = layout_for(store, dest, job_id)
+    layout, job_id = layout_for(store, dest, name.job_id), name.job_id
     try:
         found = await look_at_job(store, layout)
     except JobNotFoundError:
@@ -200,15 +202,8 @@ async def _read_hadoops(
     except (StoreNotFoundError, StoreNotADirectoryError):
         record = None
     if record is not None:
-        spec = msgspec.structs.replace(
-            record.spec,
-            destination=dest.uri,
-            job_id=job_id,
-            setup="",
-            config=trusted_config(record.spec.config, config),
-        )
-        return FoundJob(spec, found, live=True)
-    _refuse_hidden(found)
+        return FoundJob(_trusted(record.spec, dest, name, config), found, live=True)
+    refuse_hidden(found, operation="find_job")
     suited = suited_committer(store)
     numbers = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
     job_attempt = max(numbers, default=0)
@@ -223,10 +218,3 @@ async def _read_hadoops(
         dest, job_id, job_attempt if beside is None else beside, config=config, committer=suited.name
     )
     return FoundJob(spec, found, live=True)
-
-
-def _refuse_hidden(found: JobDirectory) -> None:
-    """Refuses a directory in which a link may hide the missing record."""
-    for child in found.children.values():
-        if child.is_link:
-            raise StoreLinkError.at(child.path, operation="find_job")

@@ -33,21 +33,22 @@ OF_CALLER: Final = frozenset(
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
     """Returns a stored configuration with the fields `OF_CALLER` of the caller's configuration."""
-    paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
+    given = given or CommitterConfig(file_list_format=stored.file_list_format)
+    paced_by = stored if (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
         stored,
         io_rate=paced_by.io_rate,
         azure_io_rate=paced_by.azure_io_rate,
-        busy_timeout=stored.busy_timeout if given is None or given.busy_timeout is None else given.busy_timeout,
-        absolute_roots=given.absolute_roots if given is not None else (),
-        staging_directories=given.staging_directories if given is not None else (),
+        busy_timeout=stored.busy_timeout if given.busy_timeout is None else given.busy_timeout,
+        absolute_roots=given.absolute_roots,
+        staging_directories=given.staging_directories,
         # A caller who names one place for many jobs does not mean those that keep records at the destination.
-        pending_set_directory=given.pending_set_directory if given is not None and stored.pending_set_directory else "",
-        pending_set_user=given.pending_set_user if given is not None else "",
-        summary_report_directory=given.summary_report_directory if given is not None else "",
-        diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
-        file_list_directory=given.file_list_directory if given is not None else "",
-        file_list_format=given.file_list_format if given is not None else stored.file_list_format,
+        pending_set_directory=given.pending_set_directory if stored.pending_set_directory else "",
+        pending_set_user=given.pending_set_user,
+        summary_report_directory=given.summary_report_directory,
+        diagnostics_manifest_directory=given.diagnostics_manifest_directory,
+        file_list_directory=given.file_list_directory,
+        file_list_format=given.file_list_format,
     )
 
 

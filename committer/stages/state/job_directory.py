@@ -174,9 +174,7 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
     # The store follows no such link; callers use this to know before they change anything.
     if not store.capabilities.local_paths:
         return
-    for child in found.children.values():
-        if child.is_link:
-            raise StoreLinkError.at(child.path, operation=operation)
+    refuse_hidden(found, operation=operation)
     layout = found.layout
     attempts = [name for name, child in found.children.items() if child.is_directory and name.isdecimal()]
     drivers = [WORK] if WORK in found.children else []
@@ -185,6 +183,13 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
         link = await LOCAL_PATHS.required(store, "find_link").find_link(layout.job_directory, inside)
         if link is not None:
             raise StoreLinkError.at(layout.job_directory / link, operation=operation)
+
+
+def refuse_hidden(found: JobDirectory, *, operation: str) -> None:
+    """Raises `StoreLinkError` if a link is in a job's directory: it may hide a record."""
+    for child in found.children.values():
+        if child.is_link:
+            raise StoreLinkError.at(child.path, operation=operation)
 
 
 async def magic_directory_exists(store: Store, layout: JobLayout) -> bool:
