@@ -13,7 +13,7 @@ from committer.committers.registry import BUILT_IN, suited_committer
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
 from committer.options.config import CommitterConfig
-from committer.options.table import OPTIONS
+from committer.options.table import BY_FIELD, OPTIONS
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 
@@ -130,11 +130,10 @@ def _lacks(can: Capabilities) -> list[str]:
 def options() -> Answer:
     """Lists every option with default and key, and every Hadoop key without effect."""
     fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
-    feeding = {option.field: option for option in OPTIONS if option.field and not option.also}
     parts: list[Part] = [line("choices: -o NAME=VALUE or -o KEY=VALUE", "bold")]
     data: list[dict[str, object]] = []
     for name, field in fields.items():
-        option = feeding[name]
+        option = BY_FIELD[name]
         default = "none" if field.default is None else repr(field.default)
         parts += [line(f"{name}, default {default}", indent=2), copyable(option.key, 6)]
         note = option.note

@@ -23,7 +23,7 @@ from committer.options.config import CommitterConfig
 from committer.options.references import resolved
 from committer.options.resolved import resolve
 from committer.options.storage import check_text
-from committer.options.table import OPTIONS, ConfigurationWarning
+from committer.options.table import BY_KEY, ConfigurationWarning
 from committer.options.values import SPARK_HADOOP, is_wordy, shown_name
 from committer.paths import StorePath
 from committer.stores.paced import PacedStore
@@ -60,7 +60,6 @@ class Common:
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(CommitterConfig))
 _GIVE_ANOTHER = "give another value, or leave it out"
-_KEYS = {option.key: option for option in OPTIONS}
 
 
 class Choices(NamedTuple):
@@ -83,7 +82,7 @@ def choices_of(texts: Iterable[str]) -> Choices:
         if key in _FIELDS:
             fields[key] = value
             continue
-        option = _KEYS.get(key.removeprefix(SPARK_HADOOP))
+        option = BY_KEY.get(key.removeprefix(SPARK_HADOOP))
         if option is None:
             raise _unknown(key)
         if not option.field:
@@ -151,7 +150,7 @@ def _rule(field: str, text: str) -> str:
 
 def _unknown(key: str) -> ConfigurationError:
     # Hadoop's keys are long and alike: people misspell a field, or a key's last part.
-    close = difflib.get_close_matches(key, [*_FIELDS, *_KEYS], n=1, cutoff=0.7)
+    close = difflib.get_close_matches(key, [*_FIELDS, *BY_KEY], n=1, cutoff=0.7)
     return _bad(
         f"the option {shown_name(key)} of -o is not known",
         f"did you mean {close[0]}?" if close else "`committer options` lists what there is",

@@ -7,7 +7,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 import msgspec
 
@@ -18,44 +18,8 @@ from committer.options.table import ConfigurationWarning, key_of
 from committer.options.values import shown_name, values_of_list
 from committer.paths import StorePath
 
-_FLAGS = (
-    "validate_output",
-    "unique_names",
-    "hadoop_driver",
-    "mark_successful_jobs",
-    "cleanup_skipped",
-    "cleanup_failures_ignored",
-    "cleanup_parallel_delete",
-    "cleanup_base_first",
-    "outcome_kept",
-    "task_cleanup",
-)
-_ABOVE_ZERO = (
-    "io_concurrency",
-    "commit_attempts",
-    "record_save_attempts",
-    "record_size_limit",
-    "manifest_queue_capacity",
-    "multipart_size",
-    "multipart_in_flight",
-)
-_RATES = ("io_rate", "azure_io_rate")
-_WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
-_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
 _DRIVER_PARTS = ("host", "process", "user", "program")
-_LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
-    "driver_hidden": (lambda text: text in _DRIVER_PARTS, ", ".join(_DRIVER_PARTS)),
-    "staging_directories": (
-        lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
-        "absolute paths of each machine",
-    ),
-    "superseded_directories": (
-        lambda text: is_file_name(text.removeprefix("/")) if isinstance(text, str) else False,
-        "names that may be of a job's files, relative or below absolute_roots, without a slash at the end",
-    ),
-}
 
 
 Rule: TypeAlias = Callable[[object], str]
@@ -100,20 +64,9 @@ def _is_user(value: object) -> bool:
     return isinstance(value, str) and (not value or (is_file_name(value) and "/" not in value))
 
 
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(_FLAGS, _must_be("True or False", lambda value: isinstance(value, bool))),
-    "promote_directories": _must_be("True, False or None", lambda value: value is None or isinstance(value, bool)),
-    **dict.fromkeys(_ABOVE_ZERO, _count),
-    **dict.fromkeys(_RATES, _must_be("a number of calls per second, 0 for no limit, or None", _is_number_or_none)),
-    "busy_timeout": _must_be("a number of seconds, 0 or more, or None", _is_number_or_none),
-    **dict.fromkeys(
-        _WEIGHTS, _must_be(f"a number from 0 to {_HEAVIEST:,}", lambda value: _is_number(value, _HEAVIEST))
-    ),
-    **dict.fromkeys(_TEXTS, _must_be("text: a path or URI, or empty", lambda value: isinstance(value, str))),
-    "pending_set_directory": _place,
-    "pending_set_user": _must_be("the name of a user, or empty", _is_user),
-    **{name: _list_of(is_one, what) for name, (is_one, what) in _LISTS.items()},
-}
+def _one_of(kind: Any, *others: object) -> Rule:
+    choices = get_args(kind)
+    return _must_be(f"one of {', '.join(choices)}", (*choices, *others).__contains__)
 
 
 class Explained(NamedTuple):
@@ -149,15 +102,6 @@ PendingEtags: TypeAlias = Literal["objects", "texts"]
 FileListFormat: TypeAlias = Literal["jsonl", "parquet"]
 Publishing: TypeAlias = Literal["driver", "spark", "auto"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "existing_target": get_args(ExistingTarget),
-    "conflict_mode": get_args(ConflictMode),
-    "superseded_scope": get_args(SupersededScope),
-    "durability": get_args(Durability),
-    "pending_etags": get_args(PendingEtags),
-    "file_list_format": get_args(FileListFormat),
-    "publish": get_args(Publishing),
-}
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
 AZURE_IO_RATE: Final = 1000.0
@@ -166,6 +110,32 @@ AZURE_IO_RATE: Final = 1000.0
 """
 
 _ORIGINS = "_origins"
+
+_RULES_OF_TYPES: dict[object, Rule] = {
+    bool: _must_be("True or False", lambda value: isinstance(value, bool)),
+    bool | None: _must_be("True, False or None", lambda value: value is None or isinstance(value, bool)),
+    int: _count,
+    float: _must_be(f"a number from 0 to {_HEAVIEST:,}", lambda value: _is_number(value, _HEAVIEST)),
+    float | None: _must_be("a number of calls per second, 0 for no limit, or None", _is_number_or_none),
+    str: _must_be("text: a path or URI, or empty", lambda value: isinstance(value, str)),
+}
+# Fields whose type does not tell all.
+_RULES_OF_FIELDS: dict[str, Rule] = {
+    "absolute_roots": _list_of(lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "busy_timeout": _must_be("a number of seconds, 0 or more, or None", _is_number_or_none),
+    "driver_hidden": _list_of(_DRIVER_PARTS.__contains__, ", ".join(_DRIVER_PARTS)),
+    "pending_set_directory": _place,
+    "pending_set_user": _must_be("the name of a user, or empty", _is_user),
+    "staging_directories": _list_of(
+        lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
+        "absolute paths of each machine",
+    ),
+    "superseded_directories": _list_of(
+        lambda text: isinstance(text, str) and is_file_name(text.removeprefix("/")),
+        "names that may be of a job's files, relative or below absolute_roots, without a slash at the end",
+    ),
+    "superseded_scope": _one_of(SupersededScope, None),
+}
 
 
 class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -303,9 +273,6 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices and (name, getattr(self, name)) != ("superseded_scope", None):
-                raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
         for name, rule_of in _RULES.items():
             rule = rule_of(getattr(self, name))
             if rule:
@@ -406,6 +373,14 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.to_record(), self.__dict__.get(_ORIGINS, {}))
 
+
+def _rule(field: msgspec.structs.FieldInfo) -> Rule:
+    if field.name in _RULES_OF_FIELDS:
+        return _RULES_OF_FIELDS[field.name]
+    return _one_of(field.type) if get_origin(field.type) is Literal else _RULES_OF_TYPES[field.type]
+
+
+_RULES: Final = {field.name: _rule(field) for field in msgspec.structs.fields(CommitterConfig)}
 
 ConfigLike: TypeAlias = CommitterConfig | Mapping[str, object]
 """Type of `config` in public functions: the choices, or a mapping of them by field."""

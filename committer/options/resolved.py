@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from committer.errors import ConfigurationError
@@ -50,26 +50,26 @@ class OfOnePlace(NamedTuple):
     place: str
 
 
-def of_one_place(key: str, known: Collection[str]) -> OfOnePlace | None:
+def of_one_place(key: str) -> OfOnePlace | None:
     """Splits a key of one bucket or account, without Spark's prefix; None for any other key.
 
-    The general key must be in `known`, unless it is certainly one of a committer.
+    The general key must be in the table, unless it is certainly one of a committer.
     """
     if key.startswith(_BUCKET):
-        for general in sorted((one for one in known if one.startswith(_S3A)), key=len, reverse=True):
+        for general in sorted((one for one in BY_KEY if one.startswith(_S3A)), key=len, reverse=True):
             ending = f".{general.removeprefix(_S3A)}"
             if key.endswith(ending) and len(key) > len(_BUCKET) + len(ending):
                 return OfOnePlace(general, key.removeprefix(_BUCKET).removesuffix(ending))
         found = _SURELY_OF_COMMITTERS.fullmatch(key)
         return OfOnePlace(f"{_S3A}{found[1]}", key.removeprefix(_BUCKET).partition(".")[0]) if found else None
     if key.startswith(_AZURE):
-        for general in known:
+        for general in BY_KEY:
             if general.startswith(_AZURE) and key.startswith(f"{general}."):
                 return OfOnePlace(general, key.removeprefix(f"{general}."))
     return None
 
 
-def for_place(options: Mapping[str, str], place: StorePath, known: Collection[str]) -> dict[str, str]:
+def for_place(options: Mapping[str, str], place: StorePath) -> dict[str, str]:
     """Returns the options that hold at a place: its own keys become general ones, other places' are left out.
 
     A bucket's keys of committers stay as they are.
@@ -78,7 +78,7 @@ def for_place(options: Mapping[str, str], place: StorePath, known: Collection[st
     own: dict[str, str] = {}
     here = place.authority.rpartition("@")[2].lower()
     for key, value in options.items():
-        scoped = of_one_place(key, known)
+        scoped = of_one_place(key)
         if scoped is None:
             general[key] = value
         elif scoped.place.lower() == here:
@@ -160,7 +160,7 @@ def _refuse_no_mapping(options: object) -> None:
 
 def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:
     """Warns of a key of one bucket or account, which no choice can have; False for any other key."""
-    scoped = of_one_place(key, BY_KEY)
+    scoped = of_one_place(key)
     if scoped is None:
         return False
     option, text = BY_KEY.get(scoped.general), str(value).strip()

@@ -96,6 +96,13 @@ _OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of 
 _OWN_UPLOADS_WARNING = (
     "only the job's own uploads are aborted when it ends; `committer uploads abort` aborts what others left"
 )
+
+
+def _own(field: str, kind: Kind = "text", note: str = "") -> Option:
+    """Makes the row of a field by this library's key for it."""
+    return Option(f"{NATIVE}{field}", field, kind, note)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(f"{MANIFEST}io.threads", "io_concurrency", "int", "zero and less mean the default, as in Hadoop"),
     Option(f"{MANIFEST}delete.target.files", "existing_target", "boolean", when=("fail", "replace")),
@@ -237,72 +244,49 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{OSS}threads", note=_OF_JINDO, harmless=()),
     Option(JOB_ATTEMPT, note=_IDENTITY),
     Option(WRITE_JOB_UUID, note=_IDENTITY),
-    Option(f"{NATIVE}conflict_mode", "conflict_mode"),
-    Option(f"{NATIVE}superseded_scope", "superseded_scope"),
-    Option(
-        f"{NATIVE}superseded_directories", "superseded_directories", "list", "wins over `committer.superseded_scope`"
-    ),
-    Option(f"{NATIVE}durability", "durability"),
-    Option(
-        f"{NATIVE}promote_directories",
-        "promote_directories",
-        "boolean",
-        note="left out: where the result is the same as file by file",
-    ),
-    Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
-    Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
-    Option(f"{NATIVE}pending_etags", "pending_etags", note="`texts` for a Java driver of Hadoop before 3.4.2, on S3"),
-    Option(
-        f"{NATIVE}outcome_kept",
+    _own("conflict_mode"),
+    _own("superseded_scope"),
+    _own("superseded_directories", "list", "wins over `committer.superseded_scope`"),
+    _own("durability"),
+    _own("promote_directories", "boolean", "left out: where the result is the same as file by file"),
+    _own("unique_names", "boolean"),
+    _own("hadoop_driver", "boolean"),
+    _own("pending_etags", note="`texts` for a Java driver of Hadoop before 3.4.2, on S3"),
+    _own(
         "outcome_kept",
         "boolean",
         "a committed job leaves its outcome in `_temporary/J~S/kept`, until a forced `cleanup` of that job",
     ),
-    Option(
-        f"{NATIVE}busy_timeout",
-        "busy_timeout",
-        "seconds",
-        "how long a commit waits for jobs that are in its way; left out: 0, in streams 300",
+    _own(
+        "busy_timeout", "seconds", "how long a commit waits for jobs that are in its way; left out: 0, in streams 300"
     ),
-    Option(
-        f"{NATIVE}driver_hidden",
+    _own(
         "driver_hidden",
         "list",
         "any of `host`, `process`, `user` and `program`; without host and process a dead driver is not seen to be dead",
     ),
-    Option(
-        f"{NATIVE}file_list_directory",
+    _own(
         "file_list_directory",
         note="`<job id>-<digest of the destination>.jsonl` there names every file that the job committed; taken from "
         "the caller only",
     ),
-    Option(f"{NATIVE}file_list_format", "file_list_format", note="`jsonl` or `parquet`, which needs pyarrow"),
-    Option(f"{NATIVE}io_read_weight", "io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),
-    Option(f"{NATIVE}io_write_weight", "io_write_weight", "weight"),
-    Option(f"{NATIVE}io_delete_weight", "io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
-    Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
-    Option(
-        f"{NATIVE}staging_directories",
+    _own("file_list_format", note="`jsonl` or `parquet`, which needs pyarrow"),
+    _own("io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),
+    _own("io_write_weight", "weight"),
+    _own("io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
+    _own("record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
+    _own(
         "staging_directories",
         "list",
         "of the committers `directory` and `partitioned`; taken from the caller only, never from a record",
     ),
-    Option(
-        f"{NATIVE}pending_set_directory",
+    _own(
         "pending_set_directory",
         note="of the committers `directory` and `partitioned`: a URI; taken from the caller only, never from a record",
     ),
-    Option(
-        f"{NATIVE}pending_set_user",
-        "pending_set_user",
-        note="whose directory there; the process's user, as Hadoop has it, where it is not given",
-    ),
-    Option(
-        f"{NATIVE}publish",
-        "publish",
-        note="`driver`, `spark` or `auto`: where the files of a commit by Spark are published",
-    ),
-    Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
+    _own("pending_set_user", note="whose directory there; the process's user, as Hadoop has it, where it is not given"),
+    _own("publish", note="`driver`, `spark` or `auto`: where the files of a commit by Spark are published"),
+    _own("absolute_roots", "list", "taken from the caller only, never from a record"),
 )
 BY_KEY = {option.key: option for option in OPTIONS}
 BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}

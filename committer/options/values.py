@@ -65,7 +65,7 @@ def parse(kind: Kind, key: str, value: object) -> object:
     if kind == "size":
         return _size(key, value)
     if kind == "rate":
-        return _rate(key, value)
+        return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
     if kind in ("weight", "seconds"):
         return _number(key, value, "it must be a number of zero or more")
     if kind == "list":
@@ -120,10 +120,6 @@ def _size(key: str, value: object) -> int:
     raise bad_option(
         key, value, "it must be a number of bytes above zero, with k, m, g, t, p or e after it for larger units"
     )
-
-
-def _rate(key: str, value: object) -> float:
-    return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
 
 
 def _number(key: str, value: object, rule: str) -> float:

@@ -25,7 +25,7 @@ from committer.options.config import CommitterConfig, ConfigLike, config_of
 from committer.options.references import FORMS, Found
 from committer.options.resolved import for_place, of_one_place, resolve
 from committer.options.storage import OptionTable, StorageOption, check_text
-from committer.options.table import FACTORY_SCHEME, OPTIONS, S3A
+from committer.options.table import BY_KEY, FACTORY_SCHEME, OPTIONS, S3A
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
 from committer.spark.options import parse_options, spelled_as_hadoop
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _LOG = job_logger("committer.spark")
 _STORAGE: Final = "storage."
-_KEYS: Final = frozenset(option.key for option in OPTIONS)
 # Replacement for a session's conflict mode that the save mode overrides.
 _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
     ("append", "fail"): "give the write the option conflict_mode=fail",
@@ -83,7 +82,7 @@ def _counts(key: str, place: StorePath) -> bool:
 
 
 def _is_choice(key: str) -> bool:
-    return key in _KEYS or key.startswith((FACTORY_SCHEME, S3A)) or of_one_place(key, _KEYS) is not None
+    return key in BY_KEY or key.startswith((FACTORY_SCHEME, S3A)) or of_one_place(key) is not None
 
 
 def add_from_session(
@@ -171,7 +170,7 @@ def choices_of(
         mode: The save mode, which decides about conflicts; None if the session does.
         whose: Origin of the keys, for the log.
     """
-    found = resolve(session if place is None else for_place(session, place, _KEYS))
+    found = resolve(session if place is None else for_place(session, place))
     taken = _fields_of(given)
     instead = _INSTEAD.get((mode, found.values.get("conflict_mode")))
     if instead and "conflict_mode" not in taken:
