@@ -22,7 +22,7 @@ from committer.cli.output import Answer, Screen
 from committer.cli.session import Common, Session, choices_of, storage_options_of
 from committer.cli.surveying import jobs as survey
 from committer.cli.target import Target, guided, interrupted, older, read_messages
-from committer.cli.text import Exit, as_commands, command, exit_of, reach_by
+from committer.cli.text import Exit, as_commands, command, exit_of, reach_by, usage_error
 from committer.errors import CommitterError, ConfigurationError
 from committer.paths import StorePath
 from committer.readable import clean
@@ -41,11 +41,8 @@ def lacking(app: App, error: MissingArgumentError, arguments: Sequence[str]) -> 
     required = [one for one, of in signature(error.target).parameters.items() if of.default is of.empty]
     flags = [f"--{one.replace('_', '-')}" for one in required[argument.index :]]
     missing = [flag.lstrip("-").upper() for flag in flags if not _is_given(flag, arguments)]
-    return ConfigurationError(
-        f"{' '.join(name)} needs {' and '.join(missing)}",
-        operation="command line",
-        next_step=_whole_line(app, arguments, required[0], missing),
-    )
+    step = _whole_line(app, arguments, required[0], missing)
+    return usage_error(f"{' '.join(name)} needs {' and '.join(missing)}", step)
 
 
 def _is_given(flag: str, arguments: Sequence[str]) -> bool:
@@ -190,16 +187,11 @@ def commit(
 def _check_winners(task_commits: str | None, tasks: int | None, *, from_attempts: bool) -> None:
     """Refuses a command line that names the winners twice, or not their number."""
     if tasks is not None and tasks < 0:
-        raise ConfigurationError(
-            f"--tasks cannot be {tasks}",
-            operation="command line",
-            next_step="give the number of the job's tasks, 0 or more",
-        )
+        raise usage_error(f"--tasks cannot be {tasks}", "give the number of the job's tasks, 0 or more")
     if from_attempts and (task_commits is not None or tasks is None):
-        raise ConfigurationError(
+        raise usage_error(
             "--from-attempts needs --tasks, and goes without --task-commits",
-            operation="command line",
-            next_step="--from-attempts --tasks N, N being the number of the job's tasks",
+            "--from-attempts --tasks N, N being the number of the job's tasks",
         )
 
 
@@ -278,10 +270,8 @@ def cleanup(
     """Remove what dead jobs left below _temporary; an open job is first decided to be aborted."""
     age = older(older_than)
     if (job is None) == (age is None):
-        raise ConfigurationError(
-            "cleanup takes one of --job and --older-than",
-            operation="command line",
-            next_step="give the job, --job ID, or an age, --older-than 7d",
+        raise usage_error(
+            "cleanup takes one of --job and --older-than", "give the job, --job ID, or an age, --older-than 7d"
         )
     target = Target(Session(common, uri), uri, job or "")
     return _settled(target, "cleanup", ending.plan_clean, ending.run_clean, yes, older_than=age, force=force)
@@ -420,8 +410,7 @@ def run(arguments: Sequence[str]) -> int:
         return screen.end(answer)
     except CycloptsError as error:
         usage = lacking(app, error, arguments) if isinstance(error, MissingArgumentError) else None
-        usage = usage or ConfigurationError(str(error).strip(), operation="command line", next_step=SEE_HELP)
-        screen.error(usage, Exit.USAGE)
+        screen.error(usage or usage_error(str(error).strip(), SEE_HELP), Exit.USAGE)
         return Exit.USAGE
     except CommitterError as error:
         code = exit_of(error)

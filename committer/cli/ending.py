@@ -13,12 +13,12 @@ from committer.cli.looking import Look
 from committer.cli.output import MOST_TOLD, Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, how_to_name_winners, left_entries, planned_end
-from committer.cli.text import Exit, command
+from committer.cli.text import Exit, command, usage_error
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.committers.standing import MEANINGS, Standing
 from committer.committers.trusted_config import OF_CALLER
-from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, JobStateError
+from committer.errors import JobDecidedError, JobNotFoundError, JobStateError
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
@@ -39,10 +39,9 @@ async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | N
         return Answer(data, parts)
     async with target.attach() as job:
         if messages is None and job.spec.delivery == "message" and not from_attempts:
-            raise ConfigurationError(
+            raise usage_error(
                 f"job {target.job_id} takes task commits by message: the command line must say which attempts win",
-                operation="command line",
-                next_step=how_to_name_winners(target),
+                how_to_name_winners(target),
             )
         found = await job.plan(messages, tasks, from_attempts=from_attempts)
         spec = job.spec

@@ -135,36 +135,25 @@ def _success(record: SuccessData, limit: int) -> list[Part]:
     counters = record.statistics().counters
     files = counters.get(names.COMMITTER_FILES_COMMITTED, counters.get(names.COMMITTER_COMMITS_COMPLETED))
     stored = counters.get(names.COMMITTER_BYTES_COMMITTED)
-    parts = [
-        pairs(
-            [
-                ("job", record.jobId),
-                ("job id from", record.jobIdSource),
-                ("success", "yes" if record.success else "NO: a report of a job that failed"),
-                ("written", _moment(record.timestamp)),
-                ("host", record.hostname),
-                ("committer", record.committer),
-                ("description", record.description),
-                ("state", record.state),
-                ("stage", record.stage),
-                ("files committed", f"{files:,}" if files is not None else "not said"),
-                ("bytes committed", size(stored) if stored is not None else "not said"),
-            ]
-        )
+    members = [
+        ("job", record.jobId),
+        ("job id from", record.jobIdSource),
+        ("success", "yes" if record.success else "NO: a report of a job that failed"),
+        ("written", _moment(record.timestamp)),
+        ("host", record.hostname),
+        ("committer", record.committer),
+        ("description", record.description),
+        ("state", record.state),
+        ("stage", record.stage),
+        ("files committed", f"{files:,}" if files is not None else "not said"),
+        ("bytes committed", size(stored) if stored is not None else "not said"),
     ]
+    parts = [pairs(members)]
     if record.filenames:
         lengths: Sequence[int | None] = record.lengths or [None] * len(record.filenames)
-        parts.append(
-            _listed(
-                ("size", "file"),
-                [
-                    ("" if length is None else size(length), name)
-                    for name, length in sorted(zip(record.filenames, lengths, strict=True), key=lambda pair: pair[0])
-                ],
-                limit,
-                right=(0,),
-            )
-        )
+        found = sorted(zip(record.filenames, lengths, strict=True), key=lambda pair: pair[0])
+        rows = [("" if length is None else size(length), name) for name, length in found]
+        parts.append(_listed(("size", "file"), rows, limit, right=(0,)))
     if record.diagnostics:
         parts += [line(""), line("diagnostics", "bold"), pairs(sorted(record.diagnostics.items()), indent=2)]
     return parts + _statistics(record.statistics())
@@ -203,22 +192,19 @@ def _manifest(record: TaskManifest, limit: int) -> list[Part]:
         plain = uri.removeprefix("file://").removeprefix("file:")
         return plain.removeprefix(f"{root}/") if root else uri
 
-    parts = [
-        pairs(
-            [
-                ("job", record.jobId),
-                ("job attempt", record.jobAttemptNumber),
-                ("task", record.taskID),
-                ("task attempt", record.taskAttemptID),
-                ("written in", record.taskAttemptDir),
-                ("files", f"{len(record.files):,}"),
-                ("bytes", size(sum(entry.z for entry in record.files))),
-                ("directories", f"{len(record.directories):,}"),
-                ("identities", "yes" if any(entry.e for entry in record.files) else "none"),
-                *sorted(record.extraData.items()),
-            ]
-        )
+    members = [
+        ("job", record.jobId),
+        ("job attempt", record.jobAttemptNumber),
+        ("task", record.taskID),
+        ("task attempt", record.taskAttemptID),
+        ("written in", record.taskAttemptDir),
+        ("files", f"{len(record.files):,}"),
+        ("bytes", size(sum(entry.z for entry in record.files))),
+        ("directories", f"{len(record.directories):,}"),
+        ("identities", "yes" if any(entry.e for entry in record.files) else "none"),
+        *sorted(record.extraData.items()),
     ]
+    parts = [pairs(members)]
     if record.files:
         rows = [(size(entry.z), below(entry.d)) for entry in record.files]
         parts.append(_listed(("size", "destination"), rows, limit, right=(0,)))
@@ -240,17 +226,14 @@ def _with_statistics(record: _Pending, path: str) -> _Pending:
 
 def _pending_set(record: PendingSet, limit: int) -> list[Part]:
     attempts = sorted({one.taskId for one in record.commits if one.taskId})
-    parts = [
-        pairs(
-            [
-                ("job", record.jobId),
-                ("task attempt", ", ".join(attempts)),
-                ("files", f"{len(record.commits):,}"),
-                ("bytes", size(sum(one.length for one in record.commits))),
-                *sorted(record.extraData.items()),
-            ]
-        )
+    members = [
+        ("job", record.jobId),
+        ("task attempt", ", ".join(attempts)),
+        ("files", f"{len(record.commits):,}"),
+        ("bytes", size(sum(one.length for one in record.commits))),
+        *sorted(record.extraData.items()),
     ]
+    parts = [pairs(members)]
     if record.commits:
         rows = [
             (size(one.length), f"{len(one.etags):,}", one.destinationKey, one.uploadId)
@@ -261,22 +244,19 @@ def _pending_set(record: PendingSet, limit: int) -> list[Part]:
 
 
 def _pending(record: PendingCommit, _: int) -> list[Part]:
-    return [
-        pairs(
-            [
-                ("key", record.destinationKey),
-                ("bucket", record.bucket),
-                ("upload", record.uploadId),
-                ("size", size(record.length)),
-                ("parts", f"{len(record.etags):,}"),
-                ("written", _moment(record.saved)),
-                ("job", record.jobId),
-                ("task attempt", record.taskId),
-                ("note", record.text),
-                *sorted(record.extraData.items()),
-            ]
-        )
+    members = [
+        ("key", record.destinationKey),
+        ("bucket", record.bucket),
+        ("upload", record.uploadId),
+        ("size", size(record.length)),
+        ("parts", f"{len(record.etags):,}"),
+        ("written", _moment(record.saved)),
+        ("job", record.jobId),
+        ("task attempt", record.taskId),
+        ("note", record.text),
+        *sorted(record.extraData.items()),
     ]
+    return [pairs(members)]
 
 
 def _own(record: msgspec.Struct, limit: int) -> list[Part]:

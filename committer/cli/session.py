@@ -15,7 +15,7 @@ import msgspec
 from cyclopts import Parameter
 
 from committer.cli.output import MOST_SHOWN, Answer, Part, Screen, and_more, line
-from committer.cli.text import Exit, reach_by
+from committer.cli.text import Exit, reach_by, usage_error
 from committer.committers.opened_store import open_store
 from committer.errors import ConfigurationError
 from committer.events.display import Display
@@ -78,7 +78,7 @@ def choices_of(texts: Iterable[str]) -> Choices:
     for text in texts:
         key, value = _split(text, "-o")
         if key in fields or key in options:
-            raise _bad(f"-o {key} is given twice")
+            raise usage_error(f"-o {key} is given twice")
         if key in _FIELDS:
             fields[key] = value
             continue
@@ -95,7 +95,7 @@ def choices_of(texts: Iterable[str]) -> Choices:
     by_key = resolve(options).values
     for field in fields:
         if field in by_key:
-            raise _bad(f"-o {field} and an option of Hadoop's both give {field}")
+            raise usage_error(f"-o {field} and an option of Hadoop's both give {field}")
     changes = {field: _converted(field, value) for field, value in fields.items()}
     if changes:
         config = config.replace(**changes)
@@ -115,7 +115,7 @@ def storage_options_of(uri: str, texts: Iterable[str]) -> dict[str, object]:
         key, value = _split(text, "--storage")
         shown = f"--storage {key if is_wordy(key) else 'KEY'}"
         if key in values:
-            raise _bad(f"{shown} is given twice")
+            raise usage_error(f"{shown} is given twice")
         check_text(table, key, value, shown=shown, why="others can see a command line")
         values[key] = resolved(value, key)
     return values
@@ -125,7 +125,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         # The text is not repeated: it may be a secret whose key was forgotten.
-        raise _bad(f"{option} takes key=value", f"{option} KEY=VALUE")
+        raise usage_error(f"{option} takes key=value", f"{option} KEY=VALUE")
     return key.strip(), value
 
 
@@ -134,9 +134,9 @@ def _converted(field: str, value: str) -> object:
     try:
         return getattr(CommitterConfig.from_text({field: text}), field)
     except msgspec.ValidationError as error:
-        raise _bad(f"-o {_rule(field, text) or error}", _GIVE_ANOTHER) from error
+        raise usage_error(f"-o {_rule(field, text) or error}", _GIVE_ANOTHER) from error
     except ConfigurationError as error:
-        raise _bad(f"-o {error.message}", _GIVE_ANOTHER) from error
+        raise usage_error(f"-o {error.message}", _GIVE_ANOTHER) from error
 
 
 def _rule(field: str, text: str) -> str:
@@ -151,14 +151,10 @@ def _rule(field: str, text: str) -> str:
 def _unknown(key: str) -> ConfigurationError:
     # Hadoop's keys are long and alike: people misspell a field, or a key's last part.
     close = difflib.get_close_matches(key, [*_FIELDS, *BY_KEY], n=1, cutoff=0.7)
-    return _bad(
+    return usage_error(
         f"the option {shown_name(key)} of -o is not known",
         f"did you mean {close[0]}?" if close else "`committer options` lists what there is",
     )
-
-
-def _bad(message: str, next_step: str = "") -> ConfigurationError:
-    return ConfigurationError(message, operation="command line", next_step=next_step)
 
 
 class Reach(TypedDict):

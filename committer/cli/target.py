@@ -15,7 +15,7 @@ from committer.cli.looking import Look, jobs_of_orphans, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import refuse_classic, ways_out
-from committer.cli.text import Exit, as_commands, command, commands_of, destination_above, told_destination
+from committer.cli.text import Exit, as_commands, command, commands_of, destination_above, told_destination, usage_error
 from committer.committers.find_job import find_layout
 from committer.errors import (
     CommitterError,
@@ -230,10 +230,9 @@ def read_messages(path: str | None) -> list[TaskCommit] | None:
             try:
                 messages.append(TaskCommit.decode(text))
             except CommitterError as error:
-                raise ConfigurationError(
+                raise usage_error(
                     f"line {number} of {path} is no task commit message: {error.message}",
-                    operation="command line",
-                    next_step="give what TaskCommit.encode() returned, one a line",
+                    "give what TaskCommit.encode() returned, one a line",
                 ) from error
     return messages
 
@@ -249,8 +248,4 @@ def older(text: str | None) -> timedelta | None:
             return timedelta(seconds=float(number) * units[unit])
     except (OverflowError, ValueError):
         pass
-    raise ConfigurationError(
-        f"--older-than cannot be {text!r}",
-        operation="command line",
-        next_step="a number and one of s, m, h, d, w: --older-than 7d",
-    )
+    raise usage_error(f"--older-than cannot be {text!r}", "a number and one of s, m, h, d, w: --older-than 7d")

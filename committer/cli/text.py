@@ -55,6 +55,11 @@ def command(*words: object) -> str:
     return clean(shlex.join(["committer", *said, *chain.from_iterable(reach)]))
 
 
+def usage_error(message: str, next_step: str = "") -> ConfigurationError:
+    """Builds the error for an invalid command line."""
+    return ConfigurationError(message, operation="command line", next_step=next_step)
+
+
 def age(moment: datetime | None, now: datetime) -> str:
     """Returns an age in one unit: ``12 s``, ``3 h``; empty if unknown."""
     if moment is None:

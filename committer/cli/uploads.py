@@ -9,8 +9,7 @@ from committer.api import uploads as engine
 from committer.api.uploads import UploadInfo
 from committer.cli.output import Answer, Part, copyable, line, table
 from committer.cli.session import Session, named
-from committer.cli.text import Exit, age, command
-from committer.errors import ConfigurationError
+from committer.cli.text import Exit, age, command, usage_error
 from committer.paths import StorePath
 from committer.readable import count, seconds, size
 
@@ -46,10 +45,9 @@ async def plan_abort(
 ) -> tuple[Answer, list[UploadInfo]]:
     """Plans ``committer uploads abort`` and returns its uploads; takes exactly one of an age and everything."""
     if (older_than is None) != everything:
-        raise ConfigurationError(
+        raise usage_error(
             "uploads abort takes one of --older-than and --all: the uploads of running jobs are among them",
-            operation="command line",
-            next_step="give --older-than, with an age that no running job has; or --all where no job runs",
+            "give --older-than, with an age that no running job has; or --all where no job runs",
         )
     found = await _find(session, uri, older_than)
     parts = [line(f"uploads below {uri}", "bold")]

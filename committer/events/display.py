@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
@@ -191,19 +191,14 @@ class Display:
         from rich.live import Live
 
         with Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-            while not stop.wait(_LIVE_INTERVAL_S):
-                view = board.view()
-                if view is not None:
-                    live.update(_bar(view), refresh=True)
+            for view in _views(board, stop, _LIVE_INTERVAL_S):
+                live.update(_bar(view), refresh=True)
 
     def _draw_in_notebook(self, board: Board, stop: threading.Event) -> None:
         from IPython.display import HTML, display
 
         shown: Any = None
-        while not stop.wait(_LIVE_INTERVAL_S):
-            view = board.view()
-            if view is None:
-                continue
+        for view in _views(board, stop, _LIVE_INTERVAL_S):
             if shown is None:
                 shown = display(HTML(_html(view)), display_id=True)
             else:
@@ -213,14 +208,20 @@ class Display:
 
     def _draw_lines(self, board: Board, stop: threading.Event) -> None:
         started = time.monotonic()
-        while not stop.wait(PLAIN_INTERVAL_S):
-            view = board.view()
-            if view is not None:
-                numbers = f": {view.numbers}" if view.numbers else ""
-                # On a full disk the job continues, and so do later lines.
-                with suppress(OSError):
-                    sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")
-                    sys.stderr.flush()
+        for view in _views(board, stop, PLAIN_INTERVAL_S):
+            numbers = f": {view.numbers}" if view.numbers else ""
+            # On a full disk the job continues, and so do later lines.
+            with suppress(OSError):
+                sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")
+                sys.stderr.flush()
+
+
+def _views(board: Board, stop: threading.Event, interval_s: float) -> Iterator[View]:
+    """Yields the numbers every `interval_s` seconds until `stop` is set, while there are any."""
+    while not stop.wait(interval_s):
+        view = board.view()
+        if view is not None:
+            yield view
 
 
 def watched(

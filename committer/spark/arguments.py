@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from committer.errors import ConfigurationError
+from committer.spark.options import STORAGE
+from committer.spark.session_settings import as_option
 from committer.spark.sessions import is_connect, is_stopped
 
 if TYPE_CHECKING:
@@ -67,7 +69,14 @@ def option_texts(options: Mapping[str, object] | None, what: str, operation: str
             operation=operation,
             next_step=f"give a dictionary: {what}={{...}}",
         )
-    return {key: _text(value) for key, value in given.items() if value is not None}
+    return {key: as_option(value) for key, value in given.items() if value is not None}
+
+
+def storage_settings(storage_options: Mapping[str, object] | None, operation: str) -> dict[str, str]:
+    """Returns a call's storage options as options of a write."""
+    return {
+        f"{STORAGE}{key}": value for key, value in option_texts(storage_options, "storage_options", operation).items()
+    }
 
 
 def check_write_function(write_fn: object) -> None:
@@ -87,10 +96,6 @@ def check_write_function(write_fn: object) -> None:
             operation="foreach_partition",
             next_step="give a plain function: def write(rows, task): ...",
         )
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_column(value: object) -> bool:

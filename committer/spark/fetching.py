@@ -34,7 +34,7 @@ from committer.readable import UNDECODABLE
 from committer.records.limits import LIMITS
 from committer.spark.destination import look_at_destination
 from committer.spark.options import WriteOptions
-from committer.spark.sessions import is_connect, missing_in_worker
+from committer.spark.sessions import is_connect, telling_what_workers_miss
 from committer.stores.base import FileStatus, Store
 
 if TYPE_CHECKING:
@@ -122,13 +122,8 @@ async def _remove_reports(store: Store, destination: StorePath, job_id: str) -> 
 def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, object, bytes | None]]) -> bytes | None:
     """Runs `work` in one Spark task, which reaches the store, and returns its result."""
     frame = session.range(0, 1, 1, 1).mapInArrow(partial(_one_result, work), "result binary")
-    try:
+    with telling_what_workers_miss():
         (row,) = frame.collect()
-    except Exception as error:
-        missing = missing_in_worker(error)
-        if missing is None:
-            raise
-        raise missing from error
     return None if row.result is None else bytes(row.result)
 
 

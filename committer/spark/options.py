@@ -38,6 +38,7 @@ from committer.options.table import (
 from committer.options.values import SPARK_HADOOP, shown_name
 from committer.paths import StorePath
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
+from committer.spark.formats.base import flag
 from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
 from committer.stores.registry import options_of
@@ -96,7 +97,9 @@ def refuse_secret(key: str) -> None:
     )
 
 
-_STORAGE: Final = "storage."
+STORAGE: Final = "storage."
+"""Prefix of storage options among those of a write."""
+
 _OWN: Final = (
     "path",
     "format",
@@ -112,6 +115,8 @@ _OWN: Final = (
     "carry_errors",
     "all_choices",
 )
+_OWN_KEYS: Final = {key.lower(): key for key in _OWN}
+_FIELDS: Final = frozenset(field.name for field in msgspec.structs.fields(CommitterConfig))
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -143,7 +148,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def storage_options(self) -> dict[str, object]:
         """Resolves the references in this process."""
-        return {key: Found.by(value, f"{_STORAGE}{key}") for key, value in self.storage.items()}
+        return {key: Found.by(value, f"{STORAGE}{key}") for key, value in self.storage.items()}
 
     def recover_call(self, job_id: str) -> str:
         """Returns the Python call that recovers a job of this write, with unresolved storage options."""
@@ -166,38 +171,36 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     hadoop: dict[str, str] = {}
     storage: dict[str, str] = {}
     formatting: dict[str, str] = {}
-    own_keys = {key.lower(): key for key in _OWN}
-    config_keys = {field.name for field in msgspec.structs.fields(CommitterConfig)}
     for key, value in options.items():
         folded = key.lower()
-        if folded.startswith(_STORAGE):
-            storage[folded.removeprefix(_STORAGE)] = value
-        elif folded in own_keys:
-            own[own_keys[folded]] = value
-        elif folded in config_keys:
+        if folded.startswith(STORAGE):
+            storage[folded.removeprefix(STORAGE)] = value
+        elif folded in _OWN_KEYS:
+            own[_OWN_KEYS[folded]] = value
+        elif folded in _FIELDS:
             config[folded] = value
         elif folded in FORMAT_OPTIONS:
             formatting[FORMAT_OPTIONS[folded]] = value
         else:
             refuse_secret(key)
             if not is_hadoop_key(folded):
-                raise _unknown(key, [*_OWN, *config_keys, *FORMAT_OPTIONS.values()])
+                raise _unknown(key, [*_OWN, *_FIELDS, *FORMAT_OPTIONS.values()])
             hadoop[folded] = value
     return WriteOptions(
         path=_path(own.get("path")),
         partition_by=_columns(own.get("partitionBy", "")),
         file_format=parse_format(own.get("format", "parquet"), own.get("compression"), formatting),
         max_records_per_file=_records(own.get("maxRecordsPerFile", "0")),
-        case_sensitive=_flag("caseSensitive", own.get("caseSensitive", "false")),
+        case_sensitive=flag(own, "caseSensitive", default=False),
         committer=own.get("committer"),
         job_id=own.get("job_id"),
         existing=save_mode(own["existing"], "the option existing") if "existing" in own else None,
         overwrite_mode=partition_overwrite_mode(own["partitionOverwriteMode"])
         if "partitionOverwriteMode" in own
         else None,
-        keep_report=_flag("keep_report", own.get("keep_report", "false")),
-        carry_errors=_flag("carry_errors", own.get("carry_errors", "false")),
-        all_choices=_flag("all_choices", own.get("all_choices", "false")),
+        keep_report=flag(own, "keep_report", default=False),
+        carry_errors=flag(own, "carry_errors", default=False),
+        all_choices=flag(own, "all_choices", default=False),
         config=_config(config, hadoop),
         storage=_storage(own.get("path"), storage),
     )
@@ -208,8 +211,7 @@ def is_sparks(key: str) -> bool:
     folded = key.lower()
     if folded in ("compression", "maxrecordsperfile"):
         return True
-    own = {one.lower() for one in _OWN} | {field.name for field in msgspec.structs.fields(CommitterConfig)}
-    return not (folded in own or folded.startswith(_STORAGE) or is_hadoop_key(folded))
+    return not (folded in _OWN_KEYS or folded in _FIELDS or folded.startswith(STORAGE) or is_hadoop_key(folded))
 
 
 def is_absolute(path: str) -> bool:
@@ -285,16 +287,6 @@ def _records(text: str) -> int:
         ) from error
 
 
-def _flag(key: str, text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ConfigurationError(
-            f"the option {key} cannot be {text!r}: it must be true or false",
-            operation="save",
-            next_step="give true or false, or leave it out",
-        )
-    return text.lower() == "true"
-
-
 def _config(values: Mapping[str, str], hadoop: Mapping[str, str]) -> CommitterConfig:
     # One at a time, so that the error names the option.
     for key, value in values.items():
@@ -331,5 +323,5 @@ def _storage(path: str | None, options: Mapping[str, str]) -> dict[str, str]:
         return {}
     table = options_of(StorePath.of(_path(path)).scheme)
     for key, value in options.items():
-        check_text(table, key, value, shown=f"{_STORAGE}{key}", why="Spark shows options in plans and logs")
+        check_text(table, key, value, shown=f"{STORAGE}{key}", why="Spark shows options in plans and logs")
     return dict(options)

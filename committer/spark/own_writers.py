@@ -29,12 +29,12 @@ from committer.options.config import CommitterConfig, ConfigLike
 from committer.paths import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
-from committer.spark.arguments import check_frame, check_write_function, option_texts
+from committer.spark.arguments import check_frame, check_write_function, storage_settings
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.protocol_session import choices_of_process
 from committer.spark.publishing import SparkPool, refuse_without_executors
 from committer.spark.session_settings import add_from_session, config_options, telling
-from committer.spark.sessions import is_connect, missing_in_worker, resolved_path
+from committer.spark.sessions import is_connect, resolved_path, telling_what_workers_miss
 from committer.spark.spark_task import TaskCommitMessage, current_task, task_commits
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
@@ -121,7 +121,6 @@ def _as_batch(message: bytes) -> RecordBatch:
 
 
 _LOG = job_logger("committer.spark")
-_STORAGE: Final = "storage."
 
 
 @overload
@@ -309,16 +308,14 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
 
 
 def _collected(messages: DataFrame | RDD[tuple[bytes]]) -> Sequence[tuple[bytes, ...]]:
-    try:
-        return messages.collect()
-    except Exception as error:
-        missing = missing_in_worker(error)
-        if missing is not None:
-            raise missing from error
-        if type(error).__name__ == "Py4JJavaError":
-            # PySpark turns an error of a task into one of its own in DataFrames, not in RDDs.
-            raise PySparkException(str(error)) from error
-        raise
+    with telling_what_workers_miss():
+        try:
+            return messages.collect()
+        except Exception as error:
+            if type(error).__name__ == "Py4JJavaError":
+                # PySpark turns an error of a task into one of its own in DataFrames, not in RDDs.
+                raise PySparkException(str(error)) from error
+            raise
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
@@ -336,8 +333,7 @@ def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None)
 
 
 def _settings(where: Destination, storage_options: Mapping[str, str] | None, operation: str) -> dict[str, str]:
-    given = option_texts(storage_options, "storage_options", operation)
-    return {"path": path_option(where), **{f"{_STORAGE}{key}": value for key, value in given.items()}}
+    return {"path": path_option(where), **storage_settings(storage_options, operation)}
 
 
 def _number_of_partitions(messages: DataFrame) -> int | None:

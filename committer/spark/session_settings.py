@@ -28,7 +28,7 @@ from committer.options.storage import OptionTable, StorageOption, check_text
 from committer.options.table import BY_KEY, FACTORY_SCHEME, OPTIONS, S3A
 from committer.options.values import SPARK_HADOOP
 from committer.paths import StorePath
-from committer.spark.options import parse_options, spelled_as_hadoop
+from committer.spark.options import STORAGE, parse_options, spelled_as_hadoop
 from committer.spark.sessions import is_connect
 from committer.stores.registry import options_of
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LOG = job_logger("committer.spark")
-_STORAGE: Final = "storage."
 # Replacement for a session's conflict mode that the save mode overrides.
 _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
     ("append", "fail"): "give the write the option conflict_mode=fail",
@@ -102,8 +101,8 @@ def add_from_session(
     session = set_by_user(df, path)
     if not session and process is None:
         return ""
-    own = [key for key in settings if not key.lower().startswith(_STORAGE)]
-    storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
+    own = [key for key in settings if not key.lower().startswith(STORAGE)]
+    storage = [key[len(STORAGE) :] for key in settings if key.lower().startswith(STORAGE)]
     reach, withheld = store_settings(session, path, storage)
     if not isinstance(config, CommitterConfig):
         mode = (settings.get("existing") or "append") if has_mode else None
@@ -115,7 +114,7 @@ def add_from_session(
         else:
             chosen = choices_of(session, given, mode=mode, place=StorePath.of(path))
         settings.update({key: as_option(value) for key, value in chosen.items()})
-    settings.update({f"{_STORAGE}{key}": value for key, value in reach.items()})
+    settings.update({f"{STORAGE}{key}": value for key, value in reach.items()})
     return withheld
 
 
@@ -269,7 +268,7 @@ def _tell_unknown(scheme: str, keys: tuple[str, ...]) -> None:
 
 def _withheld(secrets: Mapping[str, str]) -> str:
     keys = ", ".join(f"{SPARK_HADOOP}{key}" for key in secrets)
-    references = ", ".join(f"{_STORAGE}{name}=env:NAME" for name in dict.fromkeys(secrets.values()))
+    references = ", ".join(f"{STORAGE}{name}=env:NAME" for name in dict.fromkeys(secrets.values()))
     return (
         f"the session's {keys} cannot be used by a write through Spark, whose plans and logs show options:"
         f" give {references}, where NAME is an environment variable of the driver and of every executor"

@@ -117,6 +117,18 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
     )
 
 
+@contextmanager
+def telling_what_workers_miss() -> Iterator[None]:
+    """Raises the error of `missing_in_worker`, if there is one, for an error of Spark in the block."""
+    try:
+        yield
+    except Exception as error:
+        missing = missing_in_worker(error)
+        if missing is None:
+            raise
+        raise missing from error
+
+
 def _in_commit(error: BaseException) -> bool:
     """Reports whether this is Spark's error of a data source's `commit`, whose outcome is unknown."""
     ask = getattr(error, "getMessageParameters", None)

@@ -34,13 +34,13 @@ from committer.logs import job_logger
 from committer.options.config import ConfigLike
 from committer.paths import Destination, StorePath
 from committer.spark import without_data_sources
-from committer.spark.arguments import check_frame, column_names, option_texts
+from committer.spark.arguments import check_frame, column_names, option_texts, storage_settings
 from committer.spark.carried_errors import error_behind
 from committer.spark.destination import look_at_destination
 from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.job_side import CALL, RunningWrite, running, unsuited
 from committer.spark.modes import SaveMode, commit_config, save_mode, target_exists
-from committer.spark.options import WriteOptions, is_sparks, parse_options, refuse_secret
+from committer.spark.options import STORAGE, WriteOptions, is_sparks, parse_options, refuse_secret
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
 from committer.spark.session_settings import add_from_session, config_options
 from committer.spark.sessions import (
@@ -48,8 +48,8 @@ from committer.spark.sessions import (
     described,
     is_used,
     missing_client,
-    missing_in_worker,
     resolved_path,
+    telling_what_workers_miss,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 Writer: TypeAlias = Literal["auto", "spark", "python"]
 
-_STORAGE: Final = "storage."
 _FORMATS: Final = {"parquet", "orc", "csv", "json", "text", "xml", "avro"}
 _CODECS: Final = {("parquet", "brotli"), ("csv", "zstd"), ("json", "zstd")}
 """Codecs that an installed PySpark lacks."""
@@ -115,7 +114,7 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
         return "Spark draws the ids of its jobs, and job_id is given"
     if folded.get("committer", DEFAULT_COMMITTER) != DEFAULT_COMMITTER:
         return f"Spark's own writers have the committer {DEFAULT_COMMITTER} only"
-    if any(key.startswith(_STORAGE) for key in folded):
+    if any(key.startswith(STORAGE) for key in folded):
         return "storage options reach Python only, and Spark's own writers go by the session's spark.hadoop.fs.*"
     if (folded["format"].lower(), folded.get("compression", "").lower()) in _CODECS:
         return f"PySpark has no codec {folded['compression']} for {folded['format']}"
@@ -204,7 +203,7 @@ def save(session: SparkSession, writer: DataFrameWriter) -> None:
     # Spark looks up Python data sources only in the active session of the calling thread, and only a few calls
     # activate a session: in a second thread, or after Ctrl-C, there may be none.
     session.createDataFrame([], "nothing int")
-    try:
+    with telling_what_workers_miss():
         try:
             writer.save()
         except Exception as error:
@@ -212,11 +211,6 @@ def save(session: SparkSession, writer: DataFrameWriter) -> None:
                 raise
             session.dataSource.register(CommitterDataSource)
             writer.save()
-    except Exception as error:
-        missing = missing_in_worker(error)
-        if missing is None:
-            raise
-        raise missing from error
 
 
 _LOG = job_logger("committer.spark")
@@ -301,7 +295,7 @@ def write(
         carry_errors="true",
         all_choices="true",
         **config_options(config),
-        **_storage_keys(storage_options),
+        **storage_settings(storage_options, "write"),
     )
     given = dict(settings)
     withheld = add_from_session(df, settings, config, choices_of_process(df.sparkSession))
@@ -416,10 +410,6 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
             )
         settings[key] = value
     return settings
-
-
-def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str]:
-    return {f"storage.{key}": value for key, value in option_texts(storage_options, "storage_options", "write").items()}
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:

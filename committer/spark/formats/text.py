@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-COMPRESSIONS: Final = {
-    "none": "",
-    "uncompressed": "",
-    "gzip": ".gz",
-    "bzip2": ".bz2",
-    "deflate": ".deflate",
-    "zstd": ".zst",
-}
-REFUSED_COMPRESSIONS: Final = {
-    "lz4": "use gzip: lz4 and snappy text files have a framing of Hadoop's own",
-    "snappy": "use gzip: lz4 and snappy text files have a framing of Hadoop's own",
-}
 _SLICE_ROWS: Final = 1 << 16
 _SLICE_BYTES: Final = 16 << 20
 _GZIP: Final = 31
@@ -58,9 +46,18 @@ _GZIP: Final = 31
 class TextFormat(FileFormat):
     """Format of lines. Spark reads ``zstd`` only where Hadoop's native library is installed."""
 
-    compressions: ClassVar[Mapping[str, str]] = COMPRESSIONS
+    compressions: ClassVar[Mapping[str, str]] = {
+        "none": "",
+        "uncompressed": "",
+        "gzip": ".gz",
+        "bzip2": ".bz2",
+        "deflate": ".deflate",
+        "zstd": ".zst",
+    }
     default_compression: ClassVar[str] = "none"
-    refused_compressions: ClassVar[Mapping[str, str]] = REFUSED_COMPRESSIONS
+    refused_compressions: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("lz4", "snappy"), "use gzip: lz4 and snappy text files have a framing of Hadoop's own"
+    )
 
     @property
     def suffix(self) -> str:
