@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from committer.errors import ConfigurationError
@@ -167,9 +166,7 @@ class Display:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from committer.errors import ConfigurationError, TargetExistsError
+from committer.errors import TargetExistsError
 from committer.options.config import CommitterConfig
+from committer.spark.refusals import bad_write
 
 SaveMode: TypeAlias = Literal["error", "ignore", "append", "overwrite"]
 PartitionOverwriteMode: TypeAlias = Literal["static", "dynamic"]
@@ -24,9 +25,7 @@ def save_mode(text: str, what: str = "mode") -> SaveMode:
     folded = str(text).strip().lower()
     folded = _SYNONYMS.get(folded, folded)
     if folded not in get_args(SaveMode):
-        raise ConfigurationError(
-            f"{what} cannot be {text!r}", operation="save", next_step=f"use one of {', '.join(get_args(SaveMode))}"
-        )
+        raise bad_write(f"{what} cannot be {text!r}", f"use one of {', '.join(get_args(SaveMode))}")
     return cast("SaveMode", folded)
 
 
@@ -34,10 +33,9 @@ def partition_overwrite_mode(text: str) -> PartitionOverwriteMode:
     """Parses ``partitionOverwriteMode``, in any case as Spark does."""
     folded = str(text).strip().lower()
     if folded not in get_args(PartitionOverwriteMode):
-        raise ConfigurationError(
+        raise bad_write(
             f"partitionOverwriteMode cannot be {text!r}",
-            operation="save",
-            next_step="use static (replace all of the destination) or dynamic (replace the partitions written)",
+            "use static (replace all of the destination) or dynamic (replace the partitions written)",
         )
     return cast("PartitionOverwriteMode", folded)
 
@@ -47,10 +45,9 @@ def mode_of_write(overwrite: bool, existing: SaveMode | None) -> SaveMode:
     if not overwrite:
         return existing or "append"
     if existing not in (None, "overwrite"):
-        raise ConfigurationError(
+        raise bad_write(
             f'mode "overwrite" and the option existing={existing} contradict each other',
-            operation="save",
-            next_step='with the option existing, use mode("append")',
+            'with the option existing, use mode("append")',
         )
     return "overwrite"
 
@@ -81,19 +78,14 @@ def commit_config(
     """
     chosen = config.superseded_scope not in (None, "directories") or config.superseded_directories
     if config.conflict_mode == "replace" or chosen:
-        raise ConfigurationError(
+        raise bad_write(
             "conflict_mode=replace, superseded_scope and superseded_directories are what the save mode chooses here",
-            operation="save",
-            next_step='use mode("overwrite"), and with partitions partitionOverwriteMode=static or dynamic',
+            'use mode("overwrite"), and with partitions partitionOverwriteMode=static or dynamic',
         )
     if mode == "append":
         return config
     if config.conflict_mode == "fail":
-        raise ConfigurationError(
-            f"conflict_mode=fail goes with appending only, not with {mode}",
-            operation="save",
-            next_step="leave conflict_mode out",
-        )
+        raise bad_write(f"conflict_mode=fail goes with appending only, not with {mode}", "leave conflict_mode out")
     if mode != "overwrite":
         return config.replace(conflict_mode="fail", superseded_scope="destination")
     if not partition_by or overwrite_mode == "static":
@@ -101,11 +93,10 @@ def commit_config(
     if overwrite_mode == "dynamic":
         return config.replace(conflict_mode="replace", superseded_scope="directories")
     if used:
-        raise ConfigurationError(
+        raise bad_write(
             "the destination holds data, and it is not said whether all of it is to be replaced or only the partitions"
             " that are written",
-            operation="save",
-            next_step="set the option partitionOverwriteMode to static (all) or dynamic (the partitions written);"
+            "set the option partitionOverwriteMode to static (all) or dynamic (the partitions written);"
             " committer.spark.write also takes the session's spark.sql.sources.partitionOverwriteMode",
         )
     # Nothing existed, so the user had nothing to choose; if data appears by then, the commit refuses.

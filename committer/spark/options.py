@@ -41,6 +41,7 @@ from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
 from committer.spark.formats.base import flag
 from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
+from committer.spark.refusals import bad_write
 from committer.stores.registry import options_of
 
 # Spark and the option job_id identify the job.
@@ -74,7 +75,7 @@ def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
     found = resolve(given)
     for key in found.unknown:
         said = resolve({key: given[key]}).warnings[0]
-        raise ConfigurationError(said, operation="save", next_step=f"the options are at {page('options.md')}")
+        raise bad_write(said, f"the options are at {page('options.md')}")
     for said in found.warnings:
         # Options are read in a process where the user would not see a Python warning; its log reaches the
         # driver's log.
@@ -89,10 +90,9 @@ def refuse_secret(key: str) -> None:
     words = _NO_LETTERS.split(key.lower())
     if "sas" not in words and not _SECRET.search("".join(words)):
         return
-    raise ConfigurationError(
+    raise bad_write(
         f"the option {key} looks like a secret, and Spark shows options in plans and logs",
-        operation="save",
-        next_step="give storage.<key> as a reference, env:NAME for an environment variable or file:PATH for a file on"
+        "give storage.<key> as a reference, env:NAME for an environment variable or file:PATH for a file on"
         " every machine, for example storage.account_key=env:ACCOUNT_KEY",
     )
 
@@ -226,10 +226,9 @@ def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
         return str(given)
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise ConfigurationError(
+        raise bad_write(
             f"the destination must be a path or a URI, not a {type(uri).__name__}",
-            operation="save",
-            next_step="give it after the DataFrame, as text for example: '/data/events', 's3://bucket/events'",
+            "give it after the DataFrame, as text for example: '/data/events', 's3://bucket/events'",
         )
     if not isinstance(uri, str) and _ABSOLUTE.match(text):
         StorePath.of(uri)
@@ -238,10 +237,9 @@ def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
 
 def _path(text: str | None) -> str:
     if not text:
-        raise ConfigurationError(
+        raise bad_write(
             "no path: the write names no destination",
-            operation="save",
-            next_step="end the write with .save(<absolute path or URI>); SQL's INSERT INTO and CREATE TABLE do not hand"
+            "end the write with .save(<absolute path or URI>); SQL's INSERT INTO and CREATE TABLE do not hand"
             " a table's path and options to a Python data source",
         )
     if not is_absolute(text):
@@ -266,12 +264,10 @@ def _columns(text: str) -> tuple[str, ...]:
         try:
             return tuple(msgspec.json.decode(text, type=list[str]))
         except msgspec.MsgspecError as error:
-            raise ConfigurationError(
-                f"partitionBy is not a JSON list of names: {error}", operation="save", next_step=_GIVE_NAMES
-            ) from error
+            raise bad_write(f"partitionBy is not a JSON list of names: {error}", _GIVE_NAMES) from error
     names = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
     if "" in names:
-        raise ConfigurationError(f"partitionBy has an empty name: {text!r}", operation="save", next_step=_GIVE_NAMES)
+        raise bad_write(f"partitionBy has an empty name: {text!r}", _GIVE_NAMES)
     return names
 
 
@@ -280,10 +276,9 @@ def _records(text: str) -> int:
         # As in Spark, zero or less means no limit.
         return max(0, int(text))
     except ValueError as error:
-        raise ConfigurationError(
+        raise bad_write(
             f"the option maxRecordsPerFile cannot be {text!r}",
-            operation="save",
-            next_step="give a number of rows, such as 1000000, or leave it out",
+            "give a number of rows, such as 1000000, or leave it out",
         ) from error
 
 
@@ -302,18 +297,15 @@ def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:
     try:
         return CommitterConfig.from_text(values)
     except (msgspec.ValidationError, ConfigurationError) as error:
-        raise ConfigurationError(
-            f"{problem}: {error}", operation="save", next_step="correct it, or leave it out"
-        ) from error
+        raise bad_write(f"{problem}: {error}", "correct it, or leave it out") from error
 
 
 def _unknown(key: str, known: list[str]) -> ConfigurationError:
     spellings = {name.lower(): name for name in known}
     close = difflib.get_close_matches(key.lower(), spellings, n=1)
-    return ConfigurationError(
+    return bad_write(
         f"the option {shown_name(key)} is not known",
-        operation="save",
-        next_step=f"did you mean {spellings[close[0]]!r}?" if close else f"the options are {', '.join(sorted(known))}",
+        f"did you mean {spellings[close[0]]!r}?" if close else f"the options are {', '.join(sorted(known))}",
     )
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from committer.errors import ConfigurationError, UnsupportedError
+from committer.errors import UnsupportedError
 from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat
 from committer.spark.formats.parquet import SNAPPY_PARQUET
+from committer.spark.refusals import bad_write, unsupported_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,30 +49,21 @@ def plan_files(
     names = schema.fieldNames()
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigurationError(
-            f"several columns are named {', '.join(map(repr, twice))}",
-            operation="save",
-            next_step="rename all but one of them",
-        )
+        raise bad_write(f"several columns are named {', '.join(map(repr, twice))}", "rename all but one of them")
     if not case_sensitive:
         _refuse_case_only(names)
     positions = tuple(_position(name, names) for name in partition_by)
     for position in positions:
         if positions.count(position) > 1:
-            raise ConfigurationError(
-                f"partitionBy names the column {names[position]!r} twice",
-                operation="save",
-                next_step="name each column once",
-            )
+            raise bad_write(f"partitionBy names the column {names[position]!r} twice", "name each column once")
         _check_partition_type(schema[position].dataType, names[position])
     columns = tuple(position for position in range(len(names)) if position not in positions)
     if not columns:
-        raise ConfigurationError(
+        raise bad_write(
             "every column is a partition column, so that nothing is left to write into files"
             if names
             else "there is no column to write",
-            operation="save",
-            next_step="leave a column out of partitionBy, or select one to write",
+            "leave a column out of partitionBy, or select one to write",
         )
     for position in columns:
         _check_file_type(schema[position].dataType, names[position], file_format)
@@ -87,10 +79,9 @@ def _refuse_case_only(names: list[str]) -> None:
     folded = [name.lower() for name in names]
     alike = sorted((name for name in names if folded.count(name.lower()) > 1), key=lambda name: (name.lower(), name))
     if alike:
-        raise ConfigurationError(
+        raise bad_write(
             f"the columns {' and '.join(map(repr, alike))} differ in case only, and Spark would not read them back",
-            operation="save",
-            next_step="rename all but one of them; or, where all readers tell them apart, set"
+            "rename all but one of them; or, where all readers tell them apart, set"
             " spark.sql.caseSensitive=true for committer.spark.write and foreach_batch, and"
             ' .option("caseSensitive", "true") for df.write and writeStream',
         )
@@ -111,14 +102,11 @@ def _position(name: str, names: list[str]) -> int:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigurationError(
+        raise bad_write(
             f"the partition column {name!r} may be any of several columns",
-            operation="save",
-            next_step="spell it as the column is, or set spark.sql.caseSensitive=true",
+            "spell it as the column is, or set spark.sql.caseSensitive=true",
         )
-    raise ConfigurationError(
-        f"there is no column {name!r} to partition by", operation="save", next_step=_meant(name, names)
-    )
+    raise bad_write(f"there is no column {name!r} to partition by", _meant(name, names))
 
 
 def _meant(name: str, names: list[str]) -> str:
@@ -133,10 +121,9 @@ def _meant(name: str, names: list[str]) -> str:
 def _check_partition_type(kind: DataType, name: str) -> None:
     # In a collation, different values may be equal, but would get separate directories.
     if kind.typeName() not in _PARTITION_TYPES or " collate " in kind.simpleString():
-        raise UnsupportedError(
+        raise unsupported_write(
             f"the column {name!r} of type {kind.simpleString()} cannot name partitions",
-            operation="save",
-            next_step="partition by a number, string, boolean, date, time, timestamp or day-time interval",
+            "partition by a number, string, boolean, date, time, timestamp or day-time interval",
         )
 
 
@@ -158,9 +145,8 @@ def _check_file_type(kind: DataType, name: str, file_format: FileFormat) -> None
 
 
 def _not_in_files(kind: DataType, name: str, file_format: FileFormat, next_step: str) -> UnsupportedError:
-    return UnsupportedError(
+    return unsupported_write(
         f"the column {name!r} of type {kind.simpleString()} cannot be written as {file_format.title} by this data"
         " source",
-        operation="save",
-        next_step=next_step,
+        next_step,
     )

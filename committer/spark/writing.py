@@ -42,6 +42,7 @@ from committer.spark.job_side import CALL, RunningWrite, running, unsuited
 from committer.spark.modes import SaveMode, commit_config, save_mode, target_exists
 from committer.spark.options import STORAGE, WriteOptions, is_sparks, parse_options, refuse_secret
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
+from committer.spark.refusals import bad_write
 from committer.spark.session_settings import add_from_session, config_options
 from committer.spark.sessions import (
     case_sensitive,
@@ -403,10 +404,9 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
     taken = {name.lower() for name in own if name != "compression" or name in settings} - {"casesensitive"}
     for key, value in option_texts(more, "options", "write").items():
         if key.lower() in taken:
-            raise ConfigurationError(
+            raise bad_write(
                 f"{key} is given twice, or is an argument of write, not an option",
-                operation="save",
-                next_step="give it once, as the argument of write",
+                "give it once, as the argument of write",
             )
         settings[key] = value
     return settings

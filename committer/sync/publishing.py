@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from threading import Lock
-from types import TracebackType
 from typing import Final, Self
 
 from committer.api import publishing as engine
@@ -115,7 +114,5 @@ class ExecutorPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from committer.errors import ConfigurationError, UnsupportedError
 from committer.spark.formats.base import FileFormat, RowFile
 from committer.spark.formats.orc import OrcFormat
 from committer.spark.formats.parquet import ParquetFormat
 from committer.spark.formats.text import CsvFormat, JsonFormat
+from committer.spark.refusals import bad_write, unsupported_write
 
 __all__ = ["FORMATS", "FORMAT_OPTIONS", "FileFormat", "RowFile", "parse_format"]
 
@@ -28,19 +28,13 @@ def parse_format(name: str, compression: str | None, options: Mapping[str, str])
     """Parses the format (in any case) and its options, which are in Spark's spelling."""
     kind = FORMATS.get(name.lower())
     if kind is None:
-        raise UnsupportedError(
-            f"the format {name!r} cannot be written", operation="save", next_step=f"use one of {', '.join(FORMATS)}"
-        )
+        raise unsupported_write(f"the format {name!r} cannot be written", f"use one of {', '.join(FORMATS)}")
     for option in options:
         if option in kind.options:
             continue
         if option in kind.refused_options:
-            raise UnsupportedError(
-                f"the option {option} cannot be honoured when {kind.title} files are written",
-                operation="save",
-                next_step="leave it out",
+            raise unsupported_write(
+                f"the option {option} cannot be honoured when {kind.title} files are written", "leave it out"
             )
-        raise ConfigurationError(
-            f"the option {option} means nothing for {kind.title} files", operation="save", next_step="leave it out"
-        )
+        raise bad_write(f"the option {option} means nothing for {kind.title} files", "leave it out")
     return kind.of(compression, options)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from committer.errors import ConfigurationError, UnsupportedError
+from committer.spark.refusals import bad_write, unsupported_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,15 +131,11 @@ class FileFormat(ABC):
         if folded in cls.compressions:
             return folded
         if folded in cls.refused_compressions:
-            raise UnsupportedError(
-                f"{cls.title} files cannot be written with compression {folded!r}",
-                operation="save",
-                next_step=cls.refused_compressions[folded],
+            raise unsupported_write(
+                f"{cls.title} files cannot be written with compression {folded!r}", cls.refused_compressions[folded]
             )
-        raise ConfigurationError(
-            f"the compression {text!r} is not known for {cls.title} files",
-            operation="save",
-            next_step=f"use one of {', '.join(cls.compressions)}",
+        raise bad_write(
+            f"the compression {text!r} is not known for {cls.title} files", f"use one of {', '.join(cls.compressions)}"
         )
 
     @property
@@ -163,9 +159,7 @@ def one_of(options: Mapping[str, str], key: str, choices: Iterable[str], default
     """Parses an option with few values, in any case."""
     value = options.get(key, default).lower()
     if value not in choices:
-        raise ConfigurationError(
-            f"the option {key} cannot be {options[key]!r}", operation="save", next_step=f"use {' or '.join(choices)}"
-        )
+        raise bad_write(f"the option {key} cannot be {options[key]!r}", f"use {' or '.join(choices)}, or leave it out")
     return value
 
 
@@ -178,9 +172,7 @@ def only_utf8(options: Mapping[str, str]) -> None:
     """Refuses any ``encoding`` but Spark's default."""
     encoding = options.get("encoding", "UTF-8")
     if encoding.upper() not in {"UTF-8", "UTF8"}:
-        raise UnsupportedError(
-            f"files cannot be written in the encoding {encoding!r}", operation="save", next_step="use UTF-8"
-        )
+        raise unsupported_write(f"files cannot be written in the encoding {encoding!r}", "use UTF-8")
 
 
 def compute() -> Any:

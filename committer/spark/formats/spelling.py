@@ -19,6 +19,7 @@ import msgspec
 
 from committer.errors import UnsupportedError
 from committer.spark.formats.base import compute
+from committer.spark.refusals import unsupported_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,10 +57,9 @@ def timestamp_style(option: str, pattern: str, *, zoned: bool) -> TimestampStyle
     """
     found = _PATTERN.fullmatch(pattern)
     if found is None or (not zoned and found[4] == "XXX"):
-        raise UnsupportedError(
+        raise unsupported_write(
             f"the {option} {pattern!r} cannot be written",
-            operation="save",
-            next_step="use yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX] or the like, or write a string made by date_format()",
+            "use yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX] or the like, or write a string made by date_format()",
         )
     fraction = found[2] or found[3] or ""
     return TimestampStyle(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
 
-from committer.errors import UnsupportedError
 from committer.spark.formats.base import (
     NUMBERS,
     TEXT,
@@ -31,6 +30,7 @@ from committer.spark.formats.base import (
     only_utf8,
 )
 from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, timestamp_style
+from committer.spark.refusals import unsupported_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -367,20 +367,17 @@ class CsvFormat(TextFormat):
 
     def _check(self) -> None:
         if self.sep in {self.quote, self.escape}:
-            raise UnsupportedError(
-                "the option sep cannot be the quote or the escape character too",
-                operation="save",
-                next_step="give another sep, quote or escape",
+            raise unsupported_write(
+                "the option sep cannot be the quote or the escape character too", "give another sep, quote or escape"
             )
         for option, value in (("nullValue", self.null_value), ("emptyValue", self.empty_value)):
             plain = option == "emptyValue" and value == '""'
             if not plain and (
                 re.search(self._special(), value) or value.strip(_TRIMMED) != value or value[:1] == _COMMENT
             ):
-                raise UnsupportedError(
+                raise unsupported_write(
                     f"the option {option} cannot be {value!r}",
-                    operation="save",
-                    next_step="use a text without separator, quotes, line ends and blanks around it",
+                    "use a text without separator, quotes, line ends and blanks around it",
                 )
 
     def first_line(self, columns: StructType) -> str:
@@ -437,7 +434,5 @@ class CsvFormat(TextFormat):
 def _character(option: str, value: str) -> str:
     character = {"\\t": "\t", "\\\\": "\\"}.get(value, value)
     if len(character) != 1 or character in "\0\r\n" or not character.isascii():
-        raise UnsupportedError(
-            f"the option {option} cannot be {value!r}", operation="save", next_step="use one ASCII character"
-        )
+        raise unsupported_write(f"the option {option} cannot be {value!r}", "use one ASCII character")
     return character
