@@ -82,7 +82,7 @@ class OptionTable:
         Raises:
             ConfigurationError: The name is unknown.
         """
-        folded = key.lower().removeprefix(SPARK_HADOOP)
+        folded = _folded(key)
         if self.is_hadoop(key):
             base = self.hadoop_base(folded)
             if base is None:
@@ -99,7 +99,7 @@ class OptionTable:
 
     def decided_by(self, key: str) -> StorageOption | None:
         """Returns the option that a name decides, even as a switch; None if that depends on its value."""
-        decided = self.read_apart.get(key.lower().removeprefix(SPARK_HADOOP), "")
+        decided = self.read_apart.get(_folded(key), "")
         return self.find(decided or key)
 
     def named(self, given: Mapping[str, object]) -> dict[str, object]:
@@ -117,7 +117,7 @@ class OptionTable:
             if option is None:
                 # A switch: switched off it has no effect.
                 if str(value).strip().lower() not in _FALSE:
-                    advice = self.switches[key.lower()]
+                    advice = self.switches[_folded(key)]
                     raise refused(f"the option {key} asks for what {self.store} cannot do here", advice)
                 continue
             name = option.name
@@ -147,7 +147,7 @@ class OptionTable:
 
     def take(self, given: dict[str, object], name: str) -> Any:
         """Takes an option out of `given`, however its name is spelled; None if it is not there. Refuses two."""
-        keys = [key for key in given if key.lower().removeprefix(SPARK_HADOOP) == name]
+        keys = [key for key in given if _folded(key) == name]
         found = {key: value for key in keys if (value := given.pop(key)) is not None}
         if len(found) > 1:
             raise exclusive(*found)
@@ -177,7 +177,7 @@ class OptionTable:
 
     def is_hadoop(self, key: str) -> bool:
         """Returns True if Hadoop has the key for such a store."""
-        return bool(self.hadoop_prefix) and key.lower().removeprefix(SPARK_HADOOP).startswith(self.hadoop_prefix)
+        return bool(self.hadoop_prefix) and _folded(key).startswith(self.hadoop_prefix)
 
     @property
     def hadoop_keys(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class OptionTable:
         return {
             key: value
             for key, value in configuration.items()
-            if self.is_hadoop(key) and self.hadoop_base(key.removeprefix(SPARK_HADOOP).lower()) is not None
+            if self.is_hadoop(key) and self.hadoop_base(_folded(key)) is not None
         }
 
     def unknown_of_hadoop(self, configuration: Mapping[str, str], authority: str) -> list[str]:
@@ -207,7 +207,7 @@ class OptionTable:
         account = authority.lower().rpartition("@")[2].partition(".")[0]
         unknown: list[str] = []
         for key in configuration:
-            folded = key.lower().removeprefix(SPARK_HADOOP)
+            folded = _folded(key)
             elsewhere = any(f".{kind}." in folded and f".{account}.{kind}." not in folded for kind in _HOSTS)
             if self.hadoop_scope and folded.startswith(self.hadoop_scope):
                 elsewhere = not folded.startswith(f"{self.hadoop_scope}{authority.lower()}.")
@@ -220,7 +220,7 @@ class OptionTable:
 
     def is_for(self, key: str, authority: str) -> bool:
         """Returns True if a Hadoop key is for a path's authority or for all."""
-        folded = key.lower().removeprefix(SPARK_HADOOP)
+        folded = _folded(key)
         base = self.hadoop_base(folded)
         if base is None or folded == base:
             return base is not None
@@ -234,7 +234,7 @@ class OptionTable:
 
     def _unknown(self, key: str, known: Iterable[str]) -> ConfigurationError:
         spellings = {name: self._own(name) for name in known}
-        close = difflib.get_close_matches(key.lower().removeprefix(SPARK_HADOOP), spellings, n=1)
+        close = difflib.get_close_matches(_folded(key), spellings, n=1)
         listed = f"the options are {', '.join(self.names)}"
         if self.is_hadoop(key):
             listed = f"understood are {', '.join(self.hadoop_keys)}"
@@ -252,6 +252,10 @@ CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): 
 def by_name(texts: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Returns each text under every name that it is for."""
     return {name: text for text, names in texts.items() for name in names}
+
+
+def _folded(key: str) -> str:
+    return key.lower().removeprefix(SPARK_HADOOP)
 
 
 def check_text(table: OptionTable | None, key: str, value: str, *, shown: str, why: str) -> None:

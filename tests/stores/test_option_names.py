@@ -309,6 +309,17 @@ def test_the_documentation_shows_the_table(scheme: str, page: str) -> None:
     assert markdown_table(table) in (DOCS / page).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("scheme", ["abfss", "az", "gs", "s3"])
+def test_a_switch_with_sparks_prefix_is_refused_as_the_one_without(scheme: str) -> None:
+    table = options_of(scheme)
+    assert table is not None
+    for switch, advice in table.switches.items():
+        assert table.named({f"spark.hadoop.{switch}": "false"}) == {}
+        with pytest.raises(ConfigurationError) as caught:
+            table.named({f"spark.hadoop.{switch}": "true"})
+        assert caught.value.next_step == advice
+
+
 @pytest.mark.parametrize("scheme", ["abfss", "az", "gs", "hdfs", "s3"])
 def test_no_name_means_two_things(scheme: str) -> None:
     table = options_of(scheme)
