@@ -402,6 +402,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command, prints its answer or error, and returns the exit code."""
     arguments = list(arguments)
     screen = Screen(json=_wants_json(arguments))
+    answer: object = None
     try:
         answer = app(arguments or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
         if not isinstance(answer, Answer):
@@ -418,7 +419,9 @@ def run(arguments: Sequence[str]) -> int:
         screen.error(error, code)
         return code
     except KeyboardInterrupt:
-        screen.remark(["interrupted; nothing was changed"])
+        # The answer may be longer than a terminal's page, or its reader slow.
+        changed = isinstance(answer, Answer) and answer.changed
+        screen.remark([f"interrupted; {'what was confirmed is done' if changed else 'nothing was changed'}"])
         return 130
 
 

@@ -19,6 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from committer.cli import main
+from committer.cli.output import Answer, Screen
+from committer.cli.text import Exit
 from tests.cli.conftest import ROOT, Lake, shell
 
 # Each test starts Python processes.
@@ -312,3 +315,22 @@ def test_ctrl_c_before_a_command_began_changes_nothing_and_says_so(lake: Lake) -
     )
     assert (done.returncode, done.stderr) == (130, "committer: interrupted; nothing was changed\n")
     assert lake.files() == []
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "told"), [((), "nothing was changed"), (("--yes",), "what was confirmed is done")]
+)
+def test_ctrl_c_while_the_answer_is_printed_says_what_was_done(
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    confirmed: tuple[str, ...],
+    told: str,
+) -> None:
+    def interrupted(screen: Screen, answer: Answer) -> Exit:
+        raise KeyboardInterrupt
+
+    lake.open()
+    monkeypatch.setattr(Screen, "end", interrupted)
+    assert main(["abort", str(lake.path), "open", *confirmed]) == 130
+    assert f"interrupted; {told}" in capsys.readouterr().err
