@@ -10,62 +10,51 @@ from xml.etree import ElementTree as ET
 
 from committer.errors import ConfigurationError
 
-_MANIFEST = "use 'manifest'"
-_FILE = (
+# What to use, and the names and Java classes that it replaces.
+_REPLACED: Final = {
     "use 'file-v1', or 'file-v2' where algorithm 2 is meant; where no process of Hadoop's takes part, 'manifest' does "
-    "the same with fewer calls"
-)
-_MAGIC = "use 'magic'"
-_DIRECTORY = "use 'directory'"
-_PARTITIONED = "use 'partitioned'"
-_STAGING = "use 'directory' or 'partitioned': it is what they are made of, and a committer for Hadoop's own tests only"
-_OF_THE_STORE = "leave the name out, and the job has the committer that suits its store"
-_DIRECT = (
+    "the same with fewer calls": (
+        "file",
+        "fileoutputcommitter",
+        "fileoutputcommitterfactory",
+        "parquetoutputcommitter",
+    ),
+    "use 'manifest'": ("manifestcommitter", "manifestcommitterfactory", "azuremanifestcommitterfactory"),
+    "use 'magic'": ("magicv2", "magics3guardcommitter", "magics3guardcommitterfactory"),
+    "use 'directory' or 'partitioned': it is what they are made of, and a committer for Hadoop's own tests only": (
+        "staging",
+        "stagingcommitter",
+        "stagingcommitterfactory",
+        "s3multipartoutputcommitter",
+    ),
+    "use 'directory'": ("directorystagingcommitter", "directorystagingcommitterfactory", "s3directoryoutputcommitter"),
+    "use 'partitioned'": (
+        "partitionedstagingcommitter",
+        "partitionedstagingcommitterfactory",
+        "s3partitionedoutputcommitter",
+    ),
+    "leave the name out, and the job has the committer that suits its store": (
+        "s3acommitterfactory",
+        "namedcommitterfactory",
+        "bindingpathoutputcommitter",
+        "bindingparquetoutputcommitter",
+        "pathoutputcommitprotocol",
+    ),
     "use 'stocator' on an object store: its tasks write where readers see it, too, and `_SUCCESS` names the files that "
-    "count; else leave the name out"
-)
-_OSS = "leave the name out: `oss:` paths have the committer `magic`, as JindoOSS has by default"
-_IN_TASKS = "use 'magic': it completes the same uploads when the job commits, not when tasks do"
-_MARKERS = "leave the name out: its readers go by markers that no other reader knows"
-
-_INSTEAD: Final = {
-    "file": _FILE,
-    "fileoutputcommitter": _FILE,
-    "fileoutputcommitterfactory": _FILE,
-    "parquetoutputcommitter": _FILE,
-    "manifestcommitter": _MANIFEST,
-    "manifestcommitterfactory": _MANIFEST,
-    "azuremanifestcommitterfactory": _MANIFEST,
-    "magicv2": _MAGIC,
-    "magics3guardcommitter": _MAGIC,
-    "magics3guardcommitterfactory": _MAGIC,
-    "staging": _STAGING,
-    "stagingcommitter": _STAGING,
-    "stagingcommitterfactory": _STAGING,
-    "s3multipartoutputcommitter": _STAGING,
-    "directorystagingcommitter": _DIRECTORY,
-    "directorystagingcommitterfactory": _DIRECTORY,
-    "s3directoryoutputcommitter": _DIRECTORY,
-    "partitionedstagingcommitter": _PARTITIONED,
-    "partitionedstagingcommitterfactory": _PARTITIONED,
-    "s3partitionedoutputcommitter": _PARTITIONED,
-    "s3acommitterfactory": _OF_THE_STORE,
-    "namedcommitterfactory": _OF_THE_STORE,
-    "bindingpathoutputcommitter": _OF_THE_STORE,
-    "bindingparquetoutputcommitter": _OF_THE_STORE,
-    "pathoutputcommitprotocol": _OF_THE_STORE,
-    "direct": _DIRECT,
-    "directoutputcommitter": _DIRECT,
-    "directparquetoutputcommitter": _DIRECT,
-    "jindo": _OSS,
-    "jindoosscommitter": _OSS,
-    "jindoosscommitterfactory": _OSS,
-    "jindoossdirectcommitter": _OSS,
-    "emrfs": _IN_TASKS,
-    "emroptimizedsparksqlparquetoutputcommitter": _IN_TASKS,
-    "dbio": _MARKERS,
-    "databricks": _MARKERS,
+    "count; else leave the name out": ("direct", "directoutputcommitter", "directparquetoutputcommitter"),
+    "leave the name out: `oss:` paths have the committer `magic`, as JindoOSS has by default": (
+        "jindo",
+        "jindoosscommitter",
+        "jindoosscommitterfactory",
+        "jindoossdirectcommitter",
+    ),
+    "use 'magic': it completes the same uploads when the job commits, not when tasks do": (
+        "emrfs",
+        "emroptimizedsparksqlparquetoutputcommitter",
+    ),
+    "leave the name out: its readers go by markers that no other reader knows": ("dbio", "databricks"),
 }
+_INSTEAD: Final = {name: advice for advice, names in _REPLACED.items() for name in names}
 
 
 def instead_of(name: str) -> str | None:
