@@ -188,14 +188,6 @@ class Doctor:
             self.checks.append(Finding("clean up", "failed", f"{self._room} may be left: {error.message}"))
 
 
-def shown(checks: list[Finding]) -> list[Part]:
-    """Makes a table of findings, with the next steps below."""
-    rows = [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks]
-    steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
-    more = [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
-    return [table(("check", "verdict", "found"), rows), *more]
-
-
 async def doctor(session: Session, uri: str) -> Answer:
     """Checks a destination; exit code 1 if something fails that a commit relies on.
 
@@ -206,22 +198,23 @@ async def doctor(session: Session, uri: str) -> Answer:
         checks = await Doctor(store, destination).examine()
         # After the checks: a probe may have found that the store can do less than assumed.
         name, why, lacking = chosen_committer(store)
-    failed = any(check.verdict == "failed" for check in checks)
     committer = "none" if lacking else name
-    parts: list[Part] = [
-        line(f"the store of {destination}", "bold"),
-        pairs([("committer", committer), ("why", why)], indent=2),
-        line(""),
-        *shown(checks),
-    ]
-    data: dict[str, object] = {
-        "destination": str(destination),
-        "committer": committer,
-        "why": why,
-        "ok": not (failed or lacking),
-        "checks": checks,
-    }
-    return Answer(data, parts, Exit.FAILED if failed or lacking else Exit.OK)
+    facts = pairs([("committer", committer), ("why", why)], indent=2)
+    parts: list[Part] = [line(f"the store of {destination}", "bold"), facts]
+    return _answered(destination, checks, parts, lacking=bool(lacking), committer=committer, why=why)
+
+
+def _answered(
+    destination: StorePath, checks: list[Finding], head: list[Part], *, lacking: bool = False, **more: object
+) -> Answer:
+    """Shows a table of findings, with the next steps below; `more` is for programs."""
+    rows = [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks]
+    steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
+    below = [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
+    parts = [*head, line(""), table(("check", "verdict", "found"), rows), *below]
+    ok = not (lacking or any(check.verdict == "failed" for check in checks))
+    data = {"destination": str(destination), **more, "ok": ok, "checks": checks}
+    return Answer(data, parts, Exit.OK if ok else Exit.FAILED)
 
 
 def examine_with_spark(uri: str, common: Common) -> Answer:
@@ -246,8 +239,6 @@ def examine_with_spark(uri: str, common: Common) -> Answer:
     # Resolved as the session does; a relative path belongs to this machine.
     resolved = places.at_default(uri, places.default_of_environment()) if uri.startswith("/") else uri
     destination = StorePath.of(resolved)
-    checks = examining.examine(destination)
-    failed = any(check.verdict == "failed" for check in checks)
-    data: dict[str, object] = {"destination": str(destination), "ok": not failed, "checks": checks}
-    parts = [line(f"Spark's own writers at {destination}", "bold"), line(""), *shown(checks)]
-    return Answer(data, parts, Exit.FAILED if failed else Exit.OK)
+    return _answered(
+        destination, examining.examine(destination), [line(f"Spark's own writers at {destination}", "bold")]
+    )
