@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Spark's job group of a query has the name of its run (`StreamExecution.runStream`).
 _GROUP: Final = "spark.jobGroup.id"
-# A query writes its batches in order, so the last per sink is enough; the number of queries has no bound.
+# A query writes its batches in order, so the latest writes are enough; the number of queries has no bound.
 _MOST: Final = 1000
 
 
@@ -76,7 +76,8 @@ def check_repetition(run: str | None, path: str, job_id: str, df: DataFrame, set
             " query, started again, repeats this batch, finds the first committed and writes the second",
         )
     while len(_last) >= _MOST:
-        del _last[next(iter(_last))]
+        # Another query's thread may forget the same write.
+        _last.pop(next(iter(_last)), None)
     _last[path, job_id] = this
 
 
