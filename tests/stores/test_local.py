@@ -8,6 +8,8 @@ import errno
 import os
 import pickle
 import resource
+import threading
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -34,7 +36,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.base import FileStatus
+from committer.stores.local import LocalStore, disk, kernel_rename
 from committer.stores.local import renames as links
 from committer.stores.local.errors import translate
 from committer.stores.local.renames import drop_linked_name
@@ -53,6 +56,39 @@ async def store() -> AsyncIterator[LocalStore]:
     store = LocalStore()
     yield store
     await store.close()
+
+
+# --- Listings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", ["of the page", "cancelled"])
+async def test_directory_is_closed_once_where_a_later_page_fails(
+    failure: str, store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A second close fails, or closes the file that another thread opened meanwhile under that number.
+    for number in range(1001):
+        (tmp_path / f"{number}").touch()
+    listing = store.list(root)
+    await anext(listing)
+    read, begun = disk.read_page, threading.Event()
+
+    def read_page(*args: Any, **named: Any) -> Any:
+        begun.set()
+        time.sleep(0.05)
+        if failure == "of the page":
+            raise OSError(errno.EIO, "injected")
+        return read(*args, **named)
+
+    async def rest() -> list[FileStatus]:
+        return [status async for status in listing]
+
+    monkeypatch.setattr(disk, "read_page", read_page)
+    reading = asyncio.ensure_future(rest())
+    await asyncio.to_thread(begun.wait)
+    if failure == "cancelled":
+        reading.cancel()
+    with pytest.raises(StoreError if failure == "of the page" else asyncio.CancelledError):
+        await reading
 
 
 # --- Hops ---------------------------------------------------------------------------------------------------------

@@ -64,9 +64,11 @@ class Entries:
         self.close()
 
     def close(self) -> None:
-        """Closes the directory."""
-        self._entries.close()
-        os.close(self.handle)
+        """Closes the directory, once: its number may be another file's by now."""
+        handle, self.handle = self.handle, -1
+        if handle >= 0:
+            self._entries.close()
+            os.close(handle)
 
 
 def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refusals | None = None) -> FileStatus:
