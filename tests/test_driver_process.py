@@ -90,6 +90,19 @@ def test_each_part_can_be_left_out(tmp_path: Path, hidden: tuple[str, ...]) -> N
     assert info.driver_state == ("unknown" if {"host", "process"} & set(hidden) else "running")
 
 
+@pytest.mark.parametrize("hidden", [(), ("host",), ("user",)])
+def test_success_file_and_report_name_host_and_user_unless_they_are_hidden(
+    tmp_path: Path, hidden: tuple[str, ...]
+) -> None:
+    config = CommitterConfig(driver_hidden=hidden, summary_report_directory=str(tmp_path / "reports"))
+    with open_job(tmp_path / "t", job_id="J", config=config) as job:
+        job.commit()
+    for path in (tmp_path / "t" / "_SUCCESS", *(tmp_path / "reports").iterdir()):
+        told = load_record(path)
+        assert bool(told.hostname) == ("host" not in hidden)
+        assert ("principal" in told.diagnostics) == ("user" not in hidden)
+
+
 def test_the_parts_that_a_config_knows_are_all() -> None:
     assert this_driver(_DRIVER_PARTS) == DriverProcess()
 

@@ -185,9 +185,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             job id with `force` removes it.
         busy_timeout: Seconds that a commit waits for other jobs in its way (`DestinationBusyError`), from its
             first try; 0 for no wait. None: 0, in streams 300.
-        driver_hidden: What a job's records omit of its driver: any of ``host``, ``process`` (id and start
-            time), ``user`` and ``program`` (name without arguments). Without host and process no other process
-            can find out that the driver is dead.
+        driver_hidden: What a job's records, `_SUCCESS` and report omit of its driver: any of ``host``, ``process``
+            (id and start time), ``user`` and ``program`` (name without arguments). Without host and process no
+            other process can find out that the driver is dead.
         summary_report_directory: Directory for `summary-<job id>.json`, on any store; empty for none. The name
             is Hadoop's: of jobs with one id at several destinations, the report of the last to finish stays.
         diagnostics_manifest_directory: Directory that keeps the job's records after a commit, in

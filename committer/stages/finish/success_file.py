@@ -141,7 +141,8 @@ def success_data(
     like_s3a = context.forms.like_s3a
     statistics = context.statistics.snapshot()
     diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
-    user = _user()
+    hidden = context.config.driver_hidden
+    user = "" if "user" in hidden else _user()
     if user:
         diagnostics["principal"] = user
     diagnostics.update(more or {})
@@ -167,7 +168,7 @@ def success_data(
         success=success,
         timestamp=int(now.timestamp() * 1000),
         date=java_date(now) if like_s3a else hadoop_date(now),
-        hostname=platform.node(),
+        hostname="" if "host" in hidden else platform.node(),
         committer=context.forms.hadoop_name or context.spec.committer,
         jobId=context.layout.job_id,
         description=f"Job committer {context.layout.job_id}" if like_s3a else None,
