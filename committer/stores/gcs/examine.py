@@ -70,7 +70,7 @@ async def _asked(name: str, question: Callable[[], Awaitable[Finding]]) -> Findi
     except TimeoutError:
         return Finding(name, "skipped", f"no answer within {_BOUND_S:.0f} s")
     except CommitterError as error:
-        return Finding(name, "skipped", f"not told: {error.message}")
+        return Finding(name, "skipped", f"not told: {error.message}", error.next_step)
 
 
 async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tuple[str, str], ...] = ()) -> _Told:
