@@ -89,6 +89,19 @@ def test_there_is_one_reader() -> None:
     assert readers == {"options/references.py"}
 
 
+def test_listed_directory_may_be_reached_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes names secrets below /var/run, on most systems a link to /run, and each file is a link to another."""
+    (tmp_path / "run/secrets/..data").mkdir(parents=True)
+    (tmp_path / "run/secrets/..data/key").write_text("s3cret")
+    (tmp_path / "run/secrets/key").symlink_to("..data/key")
+    (tmp_path / "var").symlink_to(tmp_path / "run")
+    monkeypatch.setenv("COMMITTER_REFERENCES", f"file:{tmp_path}/var/secrets/*")
+    assert resolved(f"file:{tmp_path}/var/secrets/key", "account_key") == "s3cret"
+    (tmp_path / "run/other").write_text("s3cret")
+    with pytest.raises(ConfigurationError, match="does not list"):
+        resolved(f"file:{tmp_path}/var/secrets/../other", "account_key")
+
+
 @pytest.mark.parametrize(
     ("reference", "listed"),
     [

@@ -133,14 +133,18 @@ def _refuse_unlisted(reference: str, option: str) -> None:
     if allowed is None:
         return
     kind, _, name = reference.partition(":")
-    # By the real path: a pattern for a directory must not reach out of it.
+    # By real paths: a pattern for a directory must not reach out of it, and may itself go through a link.
     given = f"{kind}:{os.path.realpath(name) if kind == 'file' else name}"
-    if not any(fnmatchcase(given, pattern.strip()) for pattern in allowed.split(",")):
+    if not any(fnmatchcase(given, _without_links(pattern.strip())) for pattern in allowed.split(",")):
         raise ConfigurationError(
             f"the option {option} is {reference}, which {ALLOWED} of this process does not list",
             operation="open_store",
             next_step=f"give a reference that it lists, or have the operator of this process add it to {ALLOWED}",
         )
+
+
+def _without_links(pattern: str) -> str:
+    return f"file:{os.path.realpath(pattern.removeprefix('file:'))}" if pattern.startswith("file:/") else pattern
 
 
 def _variable(name: str) -> tuple[str, str]:
