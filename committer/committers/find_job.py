@@ -173,7 +173,7 @@ async def read_directory(
 
 
 def _trusted(told: JobSpec, dest: StorePath, name: DirectoryName, config: CommitterConfig | None) -> JobSpec:
-    """Returns the spec in a setup record, which is untrusted (G10): its path says which job it is, not its content."""
+    """Returns the spec of a setup record, with what the path says of the job in place of what the record says (G10)."""
     return msgspec.structs.replace(
         told,
         destination=dest.uri,

@@ -250,7 +250,7 @@ CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): 
 
 
 def by_name(texts: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Returns each text under every name that it is for."""
+    """Converts texts with the names that each is for to a text by name."""
     return {name: text for text, names in texts.items() for name in names}
 
 

@@ -110,7 +110,7 @@ async def remove_made(context: StageContext, made: list[StorePath]) -> None:
 async def remove_empty(
     context: StageContext, directories: Collection[str], *, unless: tuple[type[CommitterError], ...], operation: str
 ) -> None:
-    """Removes directories, deepest first; an error of `unless` leaves one where it is."""
+    """Removes empty directories, deepest first; ignores the errors in `unless`."""
     if not context.store.capabilities.directories:
         return
 
