@@ -47,7 +47,7 @@ async def test_rollback_after_a_crash_at_every_call(situation: str, kind: str, t
 async def test_death_of_who_recovers(rollback: bool, tally: Tally) -> None:
     for number, at in enumerate((6, 12, 18, 24)):
         plan = plan_of("replace-all", delivery="message", **SMALL)
-        ordeal = dying_in_turn(at, rollback=rollback)
+        ordeal = dying_in_turn(at, rollback=rollback, died=set())
         await sweep(memory(FENCING[number % 3]), plan, ("crash_before",), ordeal, tally, commit_only=True)
 
 
