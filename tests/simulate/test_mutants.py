@@ -26,17 +26,22 @@ BEGIN = {
     "cleanup-of-all-temporary": 10,
     "decision-not-exclusive": 25,
     "deleted-without-condition": 15,
+    "earlier-commit-deleted": 110,
     "listing-before-the-seal": 180,
     "loser-keeps-its-winners": 2200,
+    "lists-put-blindly": 130,
     "lost-answers-ignored": 540,
-    "manifest-deleted-before-rename": 635,
+    "lost-lists-put-again": 130,
+    "manifest-deleted-before-rename": 740,
+    "moved-aside-passed-over": 110,
     "no-fence": 40,
     "no-copies": 130,
     "opened-not-exclusive": 210,
     "outcome-not-exclusive": 10,
     "publish-errors-ignored": 40,
     "rollback-by-name": 670,
-    "setup-record-not-looked-for": 375,
+    "setup-record-not-looked-for": 680,
+    "unfinished-neighbours-ignored": 180,
     "unopened-directories-passed-over": 430,
 }
 
@@ -69,7 +74,7 @@ def test_planting_is_taken_back() -> None:
 
 def test_minimising_keeps_the_guarantee_and_drops_the_rest() -> None:
     with apply("lost-answers-ignored"):
-        for seed in range(697, 2000):
+        for seed in range(1273, 2000):
             result = simulate(draw_scenario(seed))
             if result.violations and len(result.faults) > 2:
                 break
