@@ -109,13 +109,11 @@ async def test_one_meets_the_other_whole(profile: str, delivery: str, met: str, 
 @PROFILES
 async def test_append_and_replace_crossed_twice(profile: str) -> None:
     words: set[str] = set()
-    first_calls = second_calls = 40
-    for at in range(1, 60):
-        if at > first_calls:
-            break
-        for back_at in range(1, 60):
-            if back_at > second_calls:
-                break
+    at, first_calls, second_calls = 0, 1, 1
+    while at < first_calls:
+        at, back_at = at + 1, 0
+        while back_at < second_calls:
+            back_at += 1
             for swap in (False, True):
                 table, append, replace = await parties(profile)
                 one, two = (replace, append) if swap else (append, replace)
