@@ -54,7 +54,10 @@ async def test_abort_after_a_crash_at_every_call(kind: str, tally: Tally) -> Non
 
 
 def dying_in_turn(at: int, *, rollback: bool, died: set[int]) -> Callable[[Cluster], Awaitable[str]]:
-    """What ends the job is killed too, at its call `at`, which `died` then has; then the next one does it."""
+    """Kills the process that recovers the job, too, at its call `at`, and has another one end the job.
+
+    `died` gets `at`, unless the process made fewer calls.
+    """
 
     async def ordeal(cluster: Cluster) -> str:
         error = await drive(cluster)
