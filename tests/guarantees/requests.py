@@ -76,11 +76,13 @@ async def undisturbed(served: Served, plan: Plan) -> Requests:
 
 
 def renamed_again(served: Served) -> set[str]:
-    """Files of tasks whose rename was asked for once more after it was done."""
+    """What tasks wrote and was renamed to its destination, where the rename was asked for once more after it was done."""
     done: set[str] = set()
     again: set[str] = set()
     for one in served.conduct.log:
-        if one.operation == served.rename[0] and "/tasks/" in one.source:
+        # A task attempt's directory has a name of its own: to seal it twice does no harm.
+        published = "/attempt_" in one.source and "/_temporary/" not in one.path
+        if one.operation == served.rename[0] and published:
             if one.source in done:
                 again.add(one.source)
             if one.status == served.rename[1] or any(kind.endswith("-after") for kind in one.faults):
