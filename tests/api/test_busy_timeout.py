@@ -66,14 +66,23 @@ def intents_of(at: Place, job_id: str) -> list[str]:
 
 async def test_an_append_waits_for_an_overwrite_of_its_partition(place: Place) -> None:
     job = await written(place, "append", waits(), "p=1/added")
+    withdraws, looks_again = asyncio.Event(), asyncio.Event()
+
+    async def before(call: Call) -> None:
+        if withdraws.is_set():
+            looks_again.set()
+        elif call.operation == "delete_file" and str(call.path).endswith(".append"):
+            withdraws.set()
+
+    place.store.before_call = before
     async with held(place) as may_go:
         commit = asyncio.create_task(job.commit(tasks=1))
-        await asyncio.sleep(0.1)
-        assert not commit.done()
+        await looks_again.wait()
         # The other jobs do not wait for one that waits.
         assert entries_at(place, "append") == []
         # Else it would look as if its driver had died.
         assert len(intents_of(place, "append")) == 1
+        assert not commit.done()
         may_go.set()
         report = await commit
     assert (report.files_committed, report.statistics.counters["committer_tasks_completed"]) == (1, 1)
