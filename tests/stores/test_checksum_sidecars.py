@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreOutcomeUnknownError
+from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreOutcomeUnknownError, StorePermissionError
 from committer.paths import StorePath
 from committer.stores.helpers import walk
 from committer.stores.local import LocalStore
@@ -110,6 +110,20 @@ async def test_a_stale_one_is_gone_before_its_name_is_taken(
     with pytest.raises(StoreOutcomeUnknownError):
         await store.rename_file(root / "a", root / "b", replace=True)
     assert seen == [[".a.crc", ".gone.crc", "a", "b"]]
+
+
+async def test_a_writer_whose_stale_one_stays_creates_no_file(
+    store: LocalStore, root: StorePath, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = names(files)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, "refused")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(StorePermissionError):
+        await store.open_writer(root / "gone")
+    assert names(files) == before
 
 
 async def test_a_directory_takes_them_along(store: LocalStore, root: StorePath, files: Path, tmp_path: Path) -> None:

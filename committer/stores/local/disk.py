@@ -28,6 +28,7 @@ from committer.stores.local.calls import (
     Entries,
     Page,
     describe,
+    drop_orphan,
     drop_sidecar,
     flush,
     flush_directory,
@@ -245,13 +246,8 @@ class Disk(Renames):
         """Creates a new file and returns its descriptor."""
         with Held() as held:
             place = held.place(path.path)
-            handle = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=place.at)
-            try:
-                drop_sidecar(place)
-            except BaseException:
-                os.close(handle)
-                raise
-            return handle
+            drop_orphan(place)
+            return os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=place.at)
 
     @typed
     def write(self, path: StorePath, handle: int, parts: Iterable[Buffer], offset: int) -> None:
