@@ -75,10 +75,10 @@ def check_repetition(run: str | None, path: str, job_id: str, df: DataFrame, set
             next_step='give the second write a name, foreach_batch(..., sink="..."), and leave the first as it is; the'
             " query, started again, repeats this batch, finds the first committed and writes the second",
         )
-    while len(_last) >= _MOST:
-        # Another query's thread may forget the same write.
-        _last.pop(next(iter(_last)), None)
     _last[path, job_id] = this
+    # Another query's thread may remember a write meanwhile, or forget the same one.
+    for oldest in list(_last)[:-_MOST]:
+        _last.pop(oldest, None)
 
 
 P = ParamSpec("P")
