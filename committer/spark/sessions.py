@@ -14,7 +14,7 @@ import re
 import shlex
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,15 +74,14 @@ def case_sensitive(df: DataFrame) -> str:
 def described(df: DataFrame, path: str, group: str) -> Iterator[None]:
     """Describes the Spark jobs of a write to `path`, unless the user described them; not with Spark Connect."""
     names = {"spark.job.description": f"committer.spark.write to {path}", "spark.jobGroup.id": group}
-    given: dict[str, str] = {}
-    try:
+    given: list[str] = []
+    with suppress(Exception):  # a platform may forbid it
         if not is_connect(df):
             context = df.sparkSession.sparkContext
-            given = {key: value for key, value in names.items() if context.getLocalProperty(key) is None}
-            for key, value in given.items():
-                context.setLocalProperty(key, value)
-    except Exception:  # a platform may forbid it
-        given = {}
+            for key, value in names.items():
+                if context.getLocalProperty(key) is None:
+                    context.setLocalProperty(key, value)
+                    given.append(key)
     try:
         yield
     finally:
