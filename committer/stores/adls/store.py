@@ -127,7 +127,7 @@ class AdlsStore(AzureStore):
             answer = await self._wire.send(operation, "GET", directory, query, changes=False, at="")
             if answer.status >= 300:
                 raise error_of(answer, operation, directory, changes=False)
-            for status in statuses_in(answer.body, directory):
+            for status in statuses_in(answer.body, directory, operation):
                 if status.path == directory:
                     raise StoreNotADirectoryError("a file is there", operation=operation, path=directory)
                 yield status

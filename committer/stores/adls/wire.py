@@ -57,7 +57,7 @@ class _Page(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Page).decode
 
 
-def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
+def statuses_in(body: bytes, directory: StorePath, operation: str) -> list[FileStatus]:
     """Decodes a page of "Path - List"."""
     scheme, authority = directory.scheme, directory.authority
     try:
@@ -72,7 +72,7 @@ def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
             for entry in _decode(body).paths
         ]
     except (*UNDECODABLE, ValueError):
-        raise unreadable("list", directory, "a page of a listing") from None
+        raise unreadable(operation, directory, "a page of a listing") from None
 
 
 def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
