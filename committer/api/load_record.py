@@ -74,8 +74,15 @@ def decode_any(data: bytes, *, source: str) -> AnyRecord:
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
     except UNDECODABLE as error:
-        reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
-        raise RecordError(f"not a record: {reason}", path=source, next_step=_WHERE if data else "") from error
+        if not data:
+            raise RecordError(
+                "not a record: it is empty: the marker of a committer that writes no report", path=source
+            ) from error
+        raise RecordError(
+            f"not a record, or a damaged one: {error}",
+            path=source,
+            next_step=f"{_WHERE}; if it is one, `committer plan DESTINATION JOB_ID` says what ends its job",
+        ) from error
     own = _OWN.get(kind.type or "")
     if own is not None:
         return decode_record(data, own, source=source)

@@ -228,7 +228,12 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CommitterError], str, st
         "which commits own",
         "give another name: _SUCCESS",
     ),
-    "no record": (lambda at: sync.load_record(at / "a.csv"), RecordError, "not a record", "DESTINATION/_SUCCESS"),
+    "no record": (
+        lambda at: sync.load_record(at / "a.csv"),
+        RecordError,
+        "not a record, or a damaged one",
+        "if it is one, `committer plan DESTINATION JOB_ID` says",
+    ),
     "no message": (
         lambda at: TaskCommit.decode(b"1,2"),
         RecordError,
