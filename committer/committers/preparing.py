@@ -85,7 +85,7 @@ async def find_replacements(context: StageContext, inspection: Inspection) -> Su
         if view.targets.directories and context.config.existing_target == "replace":
             await LookIntoTargets(context, superseded, listed).run(view)
         if loaded.files or superseded.any:
-            superseded.stale = await _add_summaries(context, view, superseded, listed)
+            superseded.stale = await _add_summaries(context, inspection, superseded, listed)
         await _leave_out(superseded, view, folding, listed_apart=loaded.entries is None or bool(superseded.stale))
     except BaseException:
         await superseded.facts.close()
@@ -95,13 +95,13 @@ async def find_replacements(context: StageContext, inspection: Inspection) -> Su
 
 
 async def _add_summaries(
-    context: StageContext, view: DestinationView, superseded: Superseded, listed: AbstractSet[str]
+    context: StageContext, inspection: Inspection, superseded: Superseded, listed: AbstractSet[str]
 ) -> list[str]:
     """Adds stale summary files of changed directories to the old files; one listing a symlink manifest's directory.
 
     Excludes no other job: of two jobs that add files at once, the first to publish removes a summary that both found.
     """
-    fold = NameFolding(context.store.capabilities).fold
+    view, fold = inspection.view, NameFolding(context.store.capabilities).fold
     found = {name: status for name, status in view.summaries.items() if fold(name.rpartition("/")[0]) not in listed}
     for _mark, status in view.root.of(("summary",) if "" not in listed else ()):
         if not status.is_directory:
@@ -112,6 +112,9 @@ async def _add_summaries(
             async for file in walk(context.store, status.path):
                 if not file.is_directory or file.is_link:
                     found[context.layout.name_of(file.path)] = file
+    if context.forms.visible_early:
+        # What exists at a file's name is what the job's own task put there.
+        found = {name: status for name, status in found.items() if fold(name) not in inspection.in_the_way.found}
     await superseded.add([*found], [*found.values()], replaces=False)
     return sorted({name if name in view.summaries else name.partition("/")[0] for name in found})
 

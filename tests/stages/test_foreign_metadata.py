@@ -228,6 +228,10 @@ async def test_committers_whose_tasks_publish(made) -> None:
     await place.run_job({"p=3/new": b"new"})
     assert not place.files().keys() & SUMMARIES.keys()
     assert DATA.items() <= place.files().items()
+    # One file in a partition is looked up by its name; more are listed.
+    new = {"p=4/_metadata": b"new", **{f"p=5/{name}": b"new" for name in ("a", "b", "c", "d", "e", "_metadata")}}
+    await place.run_job({**SUMMARIES, **new})
+    assert {**SUMMARIES, **new}.items() <= place.files().items()
     await place.store.close()
 
 
