@@ -299,7 +299,7 @@ _LOSSES: Final[dict[JobState, str]] = {
     "rolled-back": "rolled back: what is not rolled back yet is rolled back first; where that cannot be, it stays, and "
     "the old files that the job moved aside are lost",
     "unknown": "its records do not say how it ended; another process may be removing them now. What it published, if "
-    "anything, stays; what is left of its task output is lost",
+    "anything, stays; what is left of its task output, and the old files that it moved aside, are lost",
 }
 
 

@@ -244,8 +244,9 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
         unread = "" if isinstance(look.hidden, StoreLinkError) else "its directory cannot be read: "
         return Advice(f"{unread}{with_step(look.hidden)}")
     if look.problem:
-        lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
-        return Advice(f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else "")
+        lost = "what it did not publish, and the old files that it moved aside, are lost when it is removed"
+        told = f"a record cannot be read: {look.problem}"
+        return Advice(f"{told}: {lost}", f"{clean} --force") if look.is_damaged else Advice(told)
     if look.is_settled:
         return await _on_settled(store, uri, look, found, _unsafe(info))
     if owner == "hadoop":

@@ -249,8 +249,8 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
         raise RecordError(
             f"not a {kind.__struct_config__.tag} record: {error}",
             path=source,
-            next_step="it was damaged, or another program wrote it: look at the destination; what the job did not "
-            "publish is lost when cleanup of that job with force=True removes it",
+            next_step="it was damaged, or another program wrote it: look at the destination; cleanup of that job with "
+            "force=True deletes what it did not publish, and the old files that it moved aside",
         ) from error
     if record.version != VERSION:
         raise RecordError(

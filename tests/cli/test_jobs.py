@@ -100,7 +100,7 @@ def test_a_record_of_a_newer_release_is_no_reason_to_remove_a_job(run: Run, lake
     assert row["next_step"] == ""
     path.write_text("{")
     row = rows(run, lake.path)["newer"]
-    assert "is lost" in row["attention"]
+    assert "are lost" in row["attention"]
     assert row["next_step"] == f"committer cleanup {lake.path} --job newer --force"
 
 

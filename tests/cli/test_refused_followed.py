@@ -137,7 +137,7 @@ def test_a_recovery_that_misses_tasks(run: Run, tmp_path: Path, number: int) -> 
     assert set(place.files()) == ({"a", "b"} if number == 0 else set())
 
 
-@pytest.mark.parametrize("record", ["setup", "decision", "outcome"])
+@pytest.mark.parametrize("record", ["setup", "opened", "decision", "outcome"])
 def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None:
     place = make_place("s3", tmp_path)
     leave(place, "listing", begun=False)
@@ -145,9 +145,12 @@ def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None
     for name in ("recover", "commit", "abort"):
         refused = run(name, place.dest, "j", "--yes", "--output", "json")
         assert refused.json["error"]["type"] == "RecordError"
-        assert "what it did not publish" in refused.json["error"]["next_step"]
+        assert "what it did not publish, and the old files that it moved aside" in refused.json["error"]["next_step"]
         assert refused.json["error"]["commands"] == [f"committer cleanup {place.dest} --job j --force"]
-    assert run(*typed(refused.json["error"]["commands"][0]), "--yes").code == 0
+    [row] = run("jobs", place.dest, "--output", "json").json["jobs"]
+    assert "the old files that it moved aside" in row["attention"]
+    ended = run(*typed(refused.json["error"]["commands"][0]), "--yes")
+    assert (ended.code, "the old files that it moved aside" in ended.err) == (0, True)
     assert place.temporary() == set()
 
 

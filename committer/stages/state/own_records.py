@@ -110,7 +110,8 @@ async def is_open(store: Store, layout: JobLayout) -> bool | None:
     """Whether the job was opened; None if neither opened nor closed: one call. Hadoop's jobs count as open."""
     if not layout.setup_name:
         return True
-    opened = await read_record(store, layout.opened, JobOpened)
+    with _with_abandon_advice(layout):
+        opened = await read_record(store, layout.opened, JobOpened)
     return opened.state == "open" if opened is not None else None
 
 
