@@ -77,6 +77,7 @@ SCENARIOS: dict[str, tuple[Callable[[Path], None], str, CommitterConfig, bool]] 
     "closed": (lambda table: put(table, "p/old", above=0o755), "p/new", CommitterConfig(), True),
     "closed above": (lambda table: put(table, "p/old", above=0o755), "p/q/new", CommitterConfig(), True),
     "closed beside": (lambda table: put(table, "p/old", above=0o755), "q/new", CommitterConfig(conflict_mode="replace", superseded_scope="destination"), True),
+    "closed target": (lambda table: put(table, "x/old", above=0o755), "x", CommitterConfig(existing_target="replace"), True),
     "closed root": (lambda table: table.chmod(0o755), "p/new", CommitterConfig(), True),
     "closed root, no marker": (lambda table: table.chmod(0o755), "p/new", CommitterConfig(mark_successful_jobs=False), True),
     "closed root, new directory": (lambda table: table.chmod(0o755), "q/new", CommitterConfig(mark_successful_jobs=False), True),

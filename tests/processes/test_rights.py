@@ -43,6 +43,7 @@ def run() -> Iterator[Run]:
         ("closed", "no file can go into p: this user may not write there", ["p/old"]),
         ("closed above", "no file can go into p: this user may not write there", ["p/old"]),
         ("closed beside", "p/old cannot be moved aside: this user may not write there", ["p/old"]),
+        ("closed target", "x cannot be replaced: this user may not write there", ["x/old"]),
         ("closed root", "no file can go into the destination: this user may not write there", []),
         ("closed root, new directory", "no file can go into the destination: this user may not write there", []),
         ("volume", "another volume is mounted there", ["x/old"]),

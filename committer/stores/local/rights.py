@@ -63,8 +63,11 @@ def refusals(
     foreign = not owned and not _may_act_for_owners(user)
     sticky = foreign and above.st_mode & stat.S_ISVTX and above.st_uid != user
     linked = "" if not foreign or is_directory or _may_be_linked(path, found) else _PROTECTED
-    moved = _MOUNTED if mounted else _STICKY if sticky else _CLOSED if closed_above else linked if links else ""
+    # A directory's own entry for its parent changes with a move.
     closed = is_directory and not mounted and _is_closed(path, found, owned=owned)
+    moved = (
+        _MOUNTED if mounted else _STICKY if sticky else _CLOSED if closed_above or closed else linked if links else ""
+    )
     if not (moved or linked or closed):
         return None
     return Refusals(move=moved, link=linked, enter=_MOUNTED if mounted else _CLOSED if closed else "", mounted=mounted)
