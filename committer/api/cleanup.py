@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from committer.advice import call
-from committer.api.list_jobs import directories_of_job, job_directories
+from committer.api.list_jobs import NO_JOBS_NAME, directories_of_job, job_directories
 from committer.committers.advising import advised
 from committer.committers.backward_steps import close_job
 from committer.committers.context import open_context
@@ -228,7 +228,7 @@ async def _reason_of_directory(context: StageContext, found: JobDirectory, asked
     named = asked.age_s is None
     foreign = found.is_foreign or await _only_looks_like_a_job(context, found)
     if foreign and not (asked.force and named):
-        return _FOREIGN
+        return _FOREIGN if is_job_id(context.layout.job_id) else NO_JOBS_NAME
     using = await _jobs_that_use(context) if foreign else []
     if using:
         return f"tasks of {', '.join(using[:3])} commit there: end these jobs first"

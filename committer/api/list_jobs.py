@@ -154,6 +154,7 @@ async def _beside(store: Store, destination: StorePath) -> list[DirectoryName]:
     return [DirectoryName.of(name.removeprefix(prefix)) for name in found if name.startswith(prefix) and name != prefix]
 
 
+NO_JOBS_NAME: Final = "no job has such a name: look at it, and remove it by hand"
 NO_RECORD: Final = "no record says that a job exists there: another committer's directory, or what a dead driver left"
 HALF_MADE: Final = "it is being set up, or its driver died in the setup"
 HALF_REMOVED: Final = "it is over; its directory is being removed, or the driver that did died"

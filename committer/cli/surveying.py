@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from committer.advice import page
-from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, JobInfo, list_jobs
+from committer.api.list_jobs import HALF_MADE, HALF_REMOVED, NO_JOBS_NAME, JobInfo, list_jobs
 from committer.cli.looking import (
     Look,
     Owner,
@@ -136,7 +136,7 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         records = await count_of_ours(store, destination, info)
     advice = await advice_on(store, uri, info, look, owner, records)
     if not is_job_id(info.job_id):
-        advice = Advice("no job has such a name: look at it, and remove it by hand")
+        advice = Advice(NO_JOBS_NAME)
     if not (owner in ("committer", "hadoop") or look.is_settled):
         info = msgspec.structs.replace(info, state="unknown")
     return JobRow(msgspec.structs.replace(info, kept=look.is_kept), owner, advice, records)

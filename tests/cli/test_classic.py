@@ -137,8 +137,9 @@ def test_what_a_cleanup_would_lose_where_no_record_tells_of_a_job(run: Run, lake
 
 def test_a_cleanup_by_age_removes_what_has_a_name_that_no_job_can_have(run: Run, lake: Lake) -> None:
     names = (".hidden", "a job", "j")
-    for name in (*names, "0/task_202401010000_0002_m_000000"):
+    for name in (*names, "0/task_202401010000_0002_m_000000", ".with files/task"):
         (lake.temporary / name).mkdir(parents=True)
+    (lake.temporary / ".with files/task/part").write_text("x")
     words = ["cleanup", lake.path, "--older-than", "0s", "--force"]
     shown = run(*words)
     for name in names:
@@ -147,8 +148,9 @@ def test_a_cleanup_by_age_removes_what_has_a_name_that_no_job_can_have(run: Run,
             in shown.out
         )
     assert "another committer's, perhaps alive; only its id with force removes it" in shown.out
+    assert "    .with files: no job has such a name: look at it, and remove it by hand" in shown.out
     assert run(*words, "--yes").code == 0
-    assert [path.name for path in lake.temporary.iterdir()] == ["0"]
+    assert {path.name for path in lake.temporary.iterdir()} == {"0", ".with files"}
 
 
 @pytest.mark.parametrize("intent", [False, True], ids=["nothing", "a late intent"])
