@@ -394,7 +394,7 @@ def _settled(
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)
         session.screen.remark(planned.notes)
-        done = session.run_long(work(target, *args, **choices), lambda: interrupted(target, doing))
+        done = session.run_long(work(target, *args, **choices), lambda: interrupted(target, doing, rollback=rollback))
         return replace(done, changed=True)
 
 

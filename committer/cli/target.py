@@ -179,7 +179,7 @@ def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
     return f"with the winners' messages, one encoded TaskCommit a line: `{by_hand}`; {unheard}else: `{abort_it}`"
 
 
-def interrupted(target: Target, doing: str) -> Answer:
+def interrupted(target: Target, doing: str, *, rollback: bool) -> Answer:
     """Returns the answer after Ctrl-C: the job's state, if a look of ten seconds can read it.
 
     Delayed requests may still take effect, so the answer promises nothing.
@@ -195,9 +195,10 @@ def interrupted(target: Target, doing: str) -> Answer:
         state = f"not known: {error or type(error).__name__}"
     removing = "part of the job may be removed"
     committing = "the job may be committing, and part of it may be visible"
+    taken_back = ("the job may be rolling back, and part of it may be visible", target.command("recover", "--rollback"))
     words, follow_up = {
         "commit": (committing, target.command("recover")),
-        "recover": (committing, target.command("recover")),
+        "recover": taken_back if rollback else (committing, target.command("recover")),
         "settle": (committing, target.command("settle")),
         "abort": (removing, target.command("abort")),
         "cleanup": (removing, command("jobs", target.uri)),

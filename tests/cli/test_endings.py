@@ -198,6 +198,21 @@ def test_a_committed_job_that_is_gone_is_not_said_to_be_taken_back(run: Run, lak
     assert len(lake.files()) == 3
 
 
+def test_a_rollback_that_is_interrupted_is_never_followed_by_a_commit(
+    run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    lake.decided()
+    with monkeypatch.context() as patched:
+        patched.setattr("committer.cli.ending.recover", interrupted)
+        answer = run("recover", lake.path, "decided", "--rollback", "--yes", "--output", "json")
+    assert (answer.code, answer.json["interrupted"]) == (3, "recover")
+    assert run(*shlex.split(answer.json["next_step"])[1:], "--yes").code == 0
+    assert lake.files() == []
+
+
 def test_a_rollback_that_is_refused_is_never_followed_by_a_commit(run: Run) -> None:
     """Where no driver can be fenced off it takes a word, and `recover` alone would publish the job."""
     place = MemoryPlace("gcs")
