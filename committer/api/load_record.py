@@ -81,7 +81,7 @@ def decode_any(data: bytes, *, source: str) -> AnyRecord:
         raise RecordError(
             f"not a record, or a damaged one: {error}",
             path=source,
-            next_step=f"{_WHERE}; if it is one, `committer plan DESTINATION JOB_ID` says what ends its job",
+            next_step=f"{_WHERE}; if it is one, `committer jobs DESTINATION` says what ends its job",
         ) from error
     own = _OWN.get(kind.type or "")
     if own is not None:

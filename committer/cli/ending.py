@@ -31,6 +31,8 @@ from committer.stages.state.job_directory import JobState
 async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool) -> Answer:
     """Answers ``committer plan``; exit code 1 if the commit would be refused."""
     look = await target.look()
+    if look.unread is not None:
+        raise look.unread
     if look.is_settled:
         data: dict[str, object] = {"job_id": target.job_id, "state": look.words, "plan": None}
         parts = [line(f"job {target.job_id} at {target.uri}", "bold"), pairs([("state", look.words)], indent=2)]
@@ -190,6 +192,8 @@ async def run_settle(target: Target, *, older_than: timedelta | None, force: boo
 async def plan_abort(target: Target) -> Answer:
     """Plans ``abort``; raises JobNotFoundError if not even an entry exists, JobDecidedError if decided to commit."""
     look = await target.look()
+    if look.unread is not None:
+        raise look.unread
     if look.absent is not None and not await left_entries(target):
         raise look.absent
     if look.is_no_job and not look.is_settled:

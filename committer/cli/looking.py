@@ -34,8 +34,7 @@ class Look:
 
     Attributes:
         found: The children of its directory; None if it does not exist.
-        problem: Why a record cannot be read; empty if all can.
-        is_damaged: True if that record itself is at fault, not the store or an old release.
+        unread: The error of a record that cannot be read, other than a damaged intent, which no way to end it needs.
         hidden: The error that hides it: a link in place of one of its directories or records, or no right to list it.
         absent: If nothing of the job exists, the error that says so.
         half: Why its directory, one of this engine's, holds no job.
@@ -45,11 +44,22 @@ class Look:
     decision: Decision | None = None
     outcome: JobOutcome | None = None
     intent: Intent | None = None
-    problem: str = ""
-    is_damaged: bool = False
+    unread: CommitterError | None = None
     hidden: StoreError | None = None
     absent: JobNotFoundError | None = None
     half: str = ""
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if a record itself is at fault, not the store or an old release."""
+        return isinstance(self.unread, RecordError) and self.unread.field != "version"
+
+    @property
+    def problem(self) -> str:
+        """The reason that a record cannot be read; empty if all can."""
+        if self.unread is None:
+            return ""
+        return self.unread.message if self.is_damaged else with_step(self.unread)
 
     @property
     def is_settled(self) -> bool:
@@ -113,10 +123,19 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
         decision = await read_decision(store, layout) if found.decided else None
         settled = decision is not None or outcome is not None
         began = bool(found.intents) and not settled
-        intent = await read_intent(store, found) if began else None
+        intent = await _intent_of(store, found) if began else None
     except (RecordError, StoreError) as error:
-        return _unread(found, error)
+        return Look(found, unread=error)
     return Look(found, decision, outcome, intent)
+
+
+async def _intent_of(store: Store, found: JobDirectory) -> Intent | None:
+    try:
+        return await read_intent(store, found)
+    except RecordError as error:
+        if error.field == "version":
+            raise
+        return None
 
 
 async def look_at_setup(store: Store, look: Look) -> Look:
@@ -126,7 +145,7 @@ async def look_at_setup(store: Store, look: Look) -> Look:
     try:
         await read_setup(store, look.found.layout)
     except (RecordError, StoreError) as error:
-        return _unread(look.found, error)
+        return Look(look.found, unread=error)
     return look
 
 
@@ -134,11 +153,6 @@ async def jobs_of_orphans(store: Store, destination: StorePath) -> list[str]:
     """Lists jobs that no longer exist but left entries: one listing, up to 3 calls per entry."""
     owners = await owners_of_entries(store, lambda job_id, setup: layout_for(store, destination, job_id, setup=setup))
     return sorted(job_id for job_id, live in owners.items() if not live)
-
-
-def _unread(found: JobDirectory, error: CommitterError) -> Look:
-    damaged = isinstance(error, RecordError) and error.field != "version"
-    return Look(found, problem=error.message if damaged else with_step(error), is_damaged=damaged)
 
 
 def with_step(error: CommitterError) -> str:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from committer.api.job import Job
 from committer.api.job_opening import attach_job
-from committer.cli.looking import Look, jobs_of_orphans, look_at
+from committer.cli.looking import Look, jobs_of_orphans, look_at, look_at_setup
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import refuse_classic, ways_out
@@ -63,7 +63,8 @@ class Target:
     async def look(self) -> Look:
         """Reads the job's state; raises the error that hides the job: no command continues."""
         async with self.session.store(StorePath.of(self.uri)) as store:
-            look = await look_at(store, await find_layout(store, StorePath.of(self.uri), self._checked_id()))
+            layout = await find_layout(store, StorePath.of(self.uri), self._checked_id())
+            look = await look_at_setup(store, await look_at(store, layout))
         if look.hidden is not None:
             raise look.hidden
         return look

@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CommitterError], str, st
         lambda at: sync.load_record(at / "a.csv"),
         RecordError,
         "not a record, or a damaged one",
-        "if it is one, `committer plan DESTINATION JOB_ID` says",
+        "if it is one, `committer jobs DESTINATION` says",
     ),
     "no message": (
         lambda at: TaskCommit.decode(b"1,2"),

@@ -142,8 +142,8 @@ def test_a_record_that_is_damaged(run: Run, tmp_path: Path, record: str) -> None
     place = make_place("s3", tmp_path)
     leave(place, "listing", begun=False)
     place.write(in_job(place, "j", record), b"{")
-    for name in ("recover", "commit", "abort"):
-        refused = run(name, place.dest, "j", "--yes", "--output", "json")
+    for words in (("recover", "--yes"), ("commit", "--yes"), ("abort", "--yes"), ("abort",), ("plan",)):
+        refused = run(words[0], place.dest, "j", *words[1:], "--output", "json")
         assert refused.json["error"]["type"] == "RecordError"
         assert "what it did not publish, and the old files that it moved aside" in refused.json["error"]["next_step"]
         assert refused.json["error"]["commands"] == [f"committer cleanup {place.dest} --job j --force"]
