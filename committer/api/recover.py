@@ -61,7 +61,7 @@ async def recover(
 
     May be called from any process, more than once, and by several at once. For a finished job it returns the
     report, as long as its kept outcome, its summary report or `_SUCCESS` tells: without the first two until a
-    later job wrote `_SUCCESS`.
+    later job wrote `_SUCCESS`, and not at all with `mark_successful_jobs=False`.
 
     Args:
         rollback: Roll a decided commit back instead of finishing it; abort an undecided job.
@@ -198,9 +198,9 @@ async def settle(
         config: As for `recover`; so are `progress` and `listeners`.
 
     Returns:
-        The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, a
-        committed job is known by its summary report (`summary_report_directory`) or its kept outcome
-        (`outcome_kept`); without these the result is None.
+        The report if the job is committed; None if the id is free to run. Once a later job wrote `_SUCCESS`, or
+        with `mark_successful_jobs=False`, a committed job is known by its summary report
+        (`summary_report_directory`) or its kept outcome (`outcome_kept`); without these the result is None.
 
     Raises:
         JobExistsError: It is undecided, and its driver runs or may run: not of this machine, boot and

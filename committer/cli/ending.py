@@ -139,7 +139,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
             else f"publish what is missing of {files}, then write _SUCCESS and remove the job's directory"
         )
     elif rollback:
-        will = "abort the job: its tasks' output is deleted"
+        will = "abort the job: its directory is deleted, with the task output in it"
     elif look.intent is not None:
         will = "go on where a driver began: decide to commit what its tasks committed, and publish it"
     else:
@@ -161,7 +161,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
             outcome="committed",
             next_step="remove its files by hand if you must; _SUCCESS names them if no later job committed",
         )
-    return _reported(report, "committed" if report.success else "rolled back: nothing of it is visible")
+    return _reported(report, "committed" if report.success else "rolled back")
 
 
 async def plan_settle(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
@@ -170,7 +170,7 @@ async def plan_settle(target: Target, *, older_than: timedelta | None, force: bo
     look = await target.look()
     standing = await check_settlement(target.uri, target.job_id, older_than=older_than, force=force, **session.reach)
     if standing in (Standing.OPEN, Standing.INTENDED, Standing.ABORTED):
-        will = "decide that the job is never committed, and delete its directory with its tasks' output"
+        will = "decide that the job is never committed, and delete its directory with the task output in it"
     elif look.found is None or look.is_no_job:
         will = "remove what is left of the job, if anything, and look for a report of it"
     else:
@@ -186,7 +186,7 @@ async def run_settle(target: Target, *, older_than: timedelta | None, force: boo
     )
     if report is not None:
         return _reported(report, "committed")
-    return _ended(target, "not committed: its id is free to run", Exit.NOT_FOUND)
+    return _ended(target, "nothing says that it committed: its id is free to run", Exit.NOT_FOUND)
 
 
 async def plan_abort(target: Target) -> Answer:
@@ -218,7 +218,7 @@ async def plan_abort(target: Target) -> Answer:
     if look.found is None:
         will = "delete the entries of the job, which is gone"
     else:
-        will = "decide that the job is never committed, and delete its directory with its tasks' output"
+        will = "decide that the job is never committed, and delete its directory with the task output in it"
     return planned_end(target, look, "abort", will)
 
 
@@ -295,7 +295,7 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
 
 
 _LOSSES: Final[dict[JobState, str]] = {
-    "open": "open: what its tasks wrote was never published, and is lost",
+    "open": "open: it never committed, and the task output in its directory is lost",
     "committing": "decided to be committed: what it published stays; what it did not publish, and the old files that "
     "it moved aside, are lost",
     "committed": "committed: its published files stay",

@@ -266,7 +266,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
         recover = command("recover", uri, info.job_id)
         return Advice("a driver began to commit it, and did not decide", recover, f"{recover} --rollback")
     unsafe = _unsafe(info)
-    said = f"open; its driver may be at work. {info.committer} is unsafe: {unsafe}" if unsafe else ""
+    said = f"open. {info.committer} is unsafe: {unsafe}" if unsafe else ""
     return Advice(said, if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery else Advice()
 
 

@@ -291,9 +291,9 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
         path=layout.job_directory,
         outcome="unknown" if decided else "unchanged",
         next_step="look at the destination: another process deleted the job's directory while it was committed, or it "
-        "ended and a later job wrote _SUCCESS"
+        "ended and no _SUCCESS of it is left"
         if decided
-        else "it never was, was aborted or rolled back, or ended and was cleaned up while a later job wrote _SUCCESS; "
+        else "it never was, was aborted or rolled back, or ended and was cleaned up, and no _SUCCESS of it is left; "
         f"{jobs}",
     )
 

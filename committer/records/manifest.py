@@ -306,7 +306,7 @@ def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Co
             refused = bad_record(_WHAT, field, f"{text} does not lie below {base}: {error.message}", source=source)
         refused.next_step = (
             "if its task may write there, give the roots that the job was opened with again: "
-            "config=CommitterConfig(absolute_roots=(...))"
+            "config=CommitterConfig(absolute_roots=(...)), or -o absolute_roots=ROOT,ROOT on the command line"
         )
         raise refused from error
 

@@ -198,6 +198,16 @@ def test_a_committed_job_that_is_gone_is_not_said_to_be_taken_back(run: Run, lak
     assert len(lake.files()) == 3
 
 
+@pytest.mark.parametrize("command", ["recover", "settle", "abort", "cleanup"])
+def test_what_file_v2_made_visible_is_not_said_to_go(run: Run, lake: Lake, command: str) -> None:
+    lake.open("early", committer="file-v2")
+    words = {"recover": ["early", "--rollback"], "cleanup": ["--job", "early"], "settle": ["early", "--force"]}
+    ended = run(command, lake.path, *words.get(command, ["early"]), "--yes")
+    assert ended.code == (4 if command == "settle" else 0)
+    assert not any(said in ended.out + ended.err for said in ("never published", "nothing of it", "tasks' output"))
+    assert len(lake.files()) == 3
+
+
 def test_a_rollback_that_is_interrupted_is_never_followed_by_a_commit(
     run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +337,7 @@ def test_cleanup_of_what_is_kept_for_a_stream_needs_force(run: Run, lake: Lake) 
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("open", "never published, and is lost"),
+        ("open", "it never committed, and the task output in its directory is lost"),
         ("decided", "what it published stays; what it did not publish"),
         ("skipped", "its published files stay"),
     ],

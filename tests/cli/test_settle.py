@@ -37,7 +37,7 @@ def test_an_undecided_job_needs_force_or_an_age_while_its_driver_may_run(run: Ru
         planned = run("settle", lake.path, "J", *force)
         assert (planned.code, "delete its directory" in planned.out) == (2, True)
     done = run("settle", lake.path, "J", "--force", "--yes", "--output", "json")
-    assert (done.code, done.json["result"]) == (Exit.NOT_FOUND, "not committed: its id is free to run")
+    assert (done.code, done.json["result"]) == (Exit.NOT_FOUND, "nothing says that it committed: its id is free to run")
     assert "no jobs" in run("jobs", lake.path).out
 
 
