@@ -68,14 +68,23 @@ async def test_once_a_later_job_wrote_success_what_is_kept_says_it(place: Place,
 
 
 async def test_an_undecided_job_whose_driver_runs_is_left_alone(place: Place) -> None:
-    """This very process set it up."""
     await left_open(place)
     before = place.all_files()
     for older_than in (None, 3600):
-        with pytest.raises(JobExistsError, match="its driver runs") as caught:
+        with pytest.raises(JobExistsError, match="its driver runs, and is this process") as caught:
             await settle(place, older_than=older_than)
         assert (caught.value.state, caught.value.operation) == ("open", "settle")
     assert place.all_files() == before
+
+
+async def test_a_cell_that_runs_twice_is_told_what_frees_the_id(place: Place) -> None:
+    await left_open(place)
+    with pytest.raises(JobExistsError, match="its driver runs, and is this process") as caught:
+        await place.open_job(job_id="J")
+    assert "commit or abort that job; if no variable holds it any more" in caught.value.next_step
+    assert "'J', force=True" in caught.value.next_step
+    assert await settle(place, force=True) is None
+    await place.run_job({"a": b"2"}, job_id="J")
 
 
 @pytest.mark.parametrize("how", [{"force": True}, {"older_than": 0}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -412,6 +413,10 @@ def _of_open(in_use: str, drivers: Drivers, settle: str, forced: str, *, settlin
     if settling:
         join = f"{forced} aborts the job all the same: its driver then fails, and publishes nothing"
     if (running := states.get("running")) is not None:
+        if running.pid == os.getpid():
+            # As in a notebook whose cell runs twice.
+            step = f"commit or abort that job; if no variable holds it any more, {forced} aborts it"
+            return f"{in_use}: its driver runs, and is this process", step
         return f"{in_use}: its driver runs, {running.words}", f"wait until that process has ended, or {join}"
     if (dead := states.get("dead")) is not None and len(states) == 1:
         return f"{in_use}: its driver is dead, {dead.words}", f"{settle} removes what it left; then run the job again"
