@@ -194,11 +194,11 @@ def can_be_joined(found: JobDirectory) -> bool:
 
 
 async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
-    """Counts task records of a Hadoop job: one listing per job attempt; three where they lie beside."""
+    """Counts task records of a Hadoop job's newest job attempt: one listing; three where they lie beside."""
     number = 0
-    suffix, places = MANIFEST_SUFFIX, [attempt / "manifests" for attempt in _attempts(found)]
+    attempts = sorted(_attempts(found), key=lambda attempt: int(attempt.name))
+    suffix, places = MANIFEST_SUFFIX, [attempt / "manifests" for attempt in attempts[-1:]]
     if found.beside:
-        # Only records that a commit would load: the newest job attempt's.
         job_attempt = await suited_committer(store).newest_hadoop_attempt(store, found.layout) or 0
         newest = layout_for(store, found.layout.destination, found.layout.job_id, job_attempt)
         suffix, places = newest.record_suffix, [newest.manifests]

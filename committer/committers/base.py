@@ -12,7 +12,14 @@ from committer.committers import job_commit
 from committer.committers.actions import PublishAction
 from committer.committers.preparing import plan_job
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import CommitterError, StoreNotADirectoryError, StoreNotFoundError, TaskError, UnsupportedError
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    TaskError,
+    UnsupportedError,
+)
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import audit, job_logger
@@ -25,7 +32,8 @@ from committer.stages.base import AttemptIdentity, RecordForms, StageContext, Ta
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.load.winning_records import one_attempt_a_task
 from committer.stages.setup.setup_job import set_up
-from committer.stages.state.job_directory import join_job
+from committer.stages.state.job_directory import JobDirectory, join_job
+from committer.stages.state.own_records import read_job_attempt
 from committer.stages.task.abort_task import AbortRequest, AbortTask
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.commit_task import CommitTask, SetupTask, message_of
@@ -99,8 +107,25 @@ class Committer(ABC):
     async def join_hadoop(self, context: StageContext) -> StageContext:
         """Joins a job that Hadoop set up, in order to commit it; raises `JobNotFoundError`."""
         self.refuse_hadoop(context)
-        await join_job(context.store, context.layout)
+        store, layout = context.store, context.layout
+        found = await join_job(store, layout)
+        begun = await read_job_attempt(store, found) if found.decided else None
+        attempts = {begun} if begun is not None else await self.hadoop_attempts(store, found)
+        if attempts and layout.job_attempt not in attempts:
+            # The job directory of a driver that commits another attempt is deleted with all attempts in it.
+            told = " or ".join(map(str, sorted(attempts)))
+            raise JobNotFoundError(
+                f"job {layout.job_id} at {layout.destination} has no job attempt {layout.job_attempt} that can be "
+                f"committed, but {told}",
+                operation="attach_job",
+                path=layout.job_directory,
+                next_step=f"give job_attempt={told} to JobSpec.for_hadoop, or --job-attempt on the command line",
+            )
         return context
+
+    async def hadoop_attempts(self, store: Store, found: JobDirectory) -> set[int]:
+        """Returns the numbers of the job attempts that Hadoop set up; no call."""
+        return found.attempts
 
     def refuse_hadoop(self, context: StageContext) -> None:
         """Refuses a job that Hadoop set up, if it cannot be joined."""

@@ -318,4 +318,4 @@ async def _is_undecided(context: StageContext) -> bool:
         found = await look_at_job(context.store, context.layout)
     except CommitterError:
         return False
-    return (found.set_up or found.attempts) and not (found.decided or found.ended)
+    return (found.set_up or bool(found.attempts)) and not (found.decided or found.ended)

@@ -23,7 +23,7 @@ from committer.stages.state.job_directory import (
     refuse_place,
 )
 from committer.stages.state.job_liveness import is_hadoops
-from committer.stages.state.own_records import is_open, read_outcome, read_setup
+from committer.stages.state.own_records import is_open, read_job_attempt, read_outcome, read_setup
 from committer.stores.base import Store
 
 # A job may end, and its id be set up again, while this process reads it.
@@ -189,8 +189,9 @@ async def _read_hadoops(
 ) -> FoundJob | None:
     """Reads the directory of a job that Hadoop set up, or that a driver of this engine claimed from it.
 
-    Without a setup record the highest job attempt counts. Where writes create directories, a late task leaves
-    almost the same: there only a record or a task attempt of Hadoop's makes a job (1 call more).
+    Without a setup record that job attempt counts which a driver of this engine began to commit, else the highest.
+    Where writes create directories, a late task leaves almost the same: there only a record or a task attempt of
+    Hadoop's makes a job (1 call more).
     """
     layout, job_id = layout_for(store, dest, name.job_id), name.job_id
     try:
@@ -205,16 +206,15 @@ async def _read_hadoops(
         return FoundJob(_trusted(record.spec, dest, name, config), found, live=True)
     refuse_hidden(found, operation="find_job")
     suited = suited_committer(store)
-    numbers = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-    job_attempt = max(numbers, default=0)
+    newest = max(found.attempts, default=0)
     beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
     if beside is None:
         # A lone intent was written after its job was over.
         recorded = found.decided or found.ended
-        attempt = numbers and await is_hadoops(store, JobLayout(dest, job_id, job_attempt))
+        attempt = found.attempts and await is_hadoops(store, JobLayout(dest, job_id, newest))
         if not (recorded or attempt):
             return None
-    spec = JobSpec.for_hadoop(
-        dest, job_id, job_attempt if beside is None else beside, config=config, committer=suited.name
-    )
+    begun = await read_job_attempt(store, found)
+    job_attempt = begun if begun is not None else beside if beside is not None else newest
+    spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
     return FoundJob(spec, found, live=True)

@@ -30,6 +30,7 @@ from committer.spec import JobSpec
 from committer.stages.base import AttemptIdentity, RecordForms, StageContext, TaskOutput
 from committer.stages.load.manifest_forms import ManifestForms
 from committer.stages.names import is_absolute
+from committer.stages.state.job_directory import JobDirectory
 from committer.stages.task.abort_task import AbortRequest
 from committer.stages.task.attempt_files import AttemptFiles
 from committer.stages.task.sent_files import UploadedFiles
@@ -203,8 +204,7 @@ class MagicCommitter(Committer):
         Late tasks of this engine leave almost the same, but name their records by the job's id, not MapReduce's.
         """
         try:
-            attempts = [child.path.name async for child in store.list(attempts_directory(layout)) if child.is_directory]
-            number = max(map(int, filter(str.isdecimal, attempts)), default=0)
+            number = max(await _attempts_beside(store, layout), default=0)
             newest = MagicLayout(layout.destination, layout.job_id, number)
             own = newest.task_id(0).rpartition("_")[0]
             async for child in store.list(newest.manifests):
@@ -214,6 +214,10 @@ class MagicCommitter(Committer):
         except (StoreNotFoundError, StoreNotADirectoryError):
             pass
         return None
+
+    async def hadoop_attempts(self, store: Store, found: JobDirectory) -> set[int]:
+        """Returns the numbers of the job attempts beside the destination's files: at most one listing."""
+        return await _attempts_beside(store, found.layout) if found.beside else found.attempts
 
     async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
         """Returns when the newest pending set was written: one listing, and one a job attempt."""
@@ -236,6 +240,11 @@ class MagicCommitter(Committer):
         await super().abort_task(context, request)
         if context.spec.delivery == "listing":
             await _forget(context, request.task, request.attempt, request.nonce)
+
+
+async def _attempts_beside(store: Store, layout: JobLayout) -> set[int]:
+    children = await children_of(store, attempts_directory(layout))
+    return {int(child.path.name) for child in children if child.is_directory and child.path.name.isdecimal()}
 
 
 async def _forget(context: StageContext, task: int, attempt: int, nonce: str | None) -> None:

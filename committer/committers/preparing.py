@@ -385,6 +385,7 @@ def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool)
         # `validate` can then compare all files of the destination with all that were committed.
         was_empty=view.was_empty and not roots,
         hadoop=context.spec.hadoop,
+        job_attempt=context.layout.job_attempt,
         statistics=loaded.statistics.snapshot(),
         sealed=sealed,
     )
@@ -460,6 +461,7 @@ class CommitInputs:
             winners=winners,
             tasks=self.tasks,
             process=await context.process(),
+            job_attempt=context.layout.job_attempt,
         )
 
     async def find(self, context: StageContext) -> list[RecordRef]:

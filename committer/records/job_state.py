@@ -97,6 +97,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     Attributes:
         winners: Records and digests that messages named; None if every listed record wins.
         tasks: Required number of committed tasks; None if unknown.
+        job_attempt: Which attempt of a job that Hadoop set up is committed.
     """
 
     version: int = VERSION
@@ -106,6 +107,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     winners: list[NamedRecord] | None = None
     tasks: int | None = None
     process: DriverProcess | None = None
+    job_attempt: int = 0
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -139,6 +141,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         success_identity: Identity of the `_SUCCESS` at the destination; None if there was none.
         was_empty: True if the destination held nothing visible.
         hadoop: True if Hadoop set the job up, so that there is no setup record.
+        job_attempt: Which attempt of such a job is committed.
         statistics: Sum of the winners' statistics, for the report of the driver that finishes the job.
         sealed: True if the output of task attempts is moved out of their reach before it is published from there
             (`committer.stages.publish.promote`).
@@ -161,6 +164,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     replacing: bool = False
     was_empty: bool = False
     hadoop: bool = False
+    job_attempt: int = 0
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
     sealed: bool = False
 

@@ -274,6 +274,33 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
     assert (left(place), pending(place)) == (set(), [])
 
 
+async def test_a_job_attempt_that_is_not_there_is_refused(place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    record = {"version": 3, "jobId": JOB, "commits": [await java.pending("x", b"x", "attempt_1_0001_m_000000_0")]}
+    place.write(f"{MAGIC}/job-{JOB}/01/task_1_0001_m_000000.pendingset", json.dumps(record).encode())
+    before, uploads = place.all_files(), pending(place)
+    with pytest.raises(JobNotFoundError, match="no job attempt 0 that can be committed, but 1"):
+        await java.commit()
+    assert (place.all_files(), pending(place)) == (before, uploads)
+    async with committer.attach_job(JobSpec.for_hadoop(place.dest, JOB, 1), storage_options=place.options) as job:
+        await job.commit(tasks=1)
+    assert visible(place) == {"x": b"x"}
+
+
+async def test_a_recovery_takes_the_job_attempt_that_the_dead_driver_took(place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    await java.run_task(0, {"x": b"x"})
+    record = {"version": 3, "jobId": JOB, "commits": [await java.pending("y", b"y", "attempt_1_0001_m_000000_0")]}
+    place.write(f"{MAGIC}/job-{JOB}/01/task_1_0001_m_000000.pendingset", json.dumps(record).encode())
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", operation="put", path="/decision")])
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(java.spec, storage_options={"store": dying}) as job:
+            await job.commit()
+    await place.recover(JOB)
+    assert visible(place) == {"x": b"x"}
+    assert (left(place), pending(place)) == (set(), [])
+
+
 async def test_commits_of_a_later_job_attempt_count(place: MemoryPlace, capsys: pytest.CaptureFixture[str]) -> None:
     for attempt, tasks in ((1, 3), (2, 2)):
         for task in range(tasks):

@@ -194,4 +194,5 @@ def abort_decision(context: StageContext) -> Decision:
         created=context.timestamp(),
         config=context.config,
         hadoop=context.spec.hadoop,
+        job_attempt=context.layout.job_attempt,
     )

@@ -301,7 +301,7 @@ async def _is_live(store: Store, layout: JobLayout) -> bool:
             return False
         if not layout.setup_name:
             # Hadoop's job setup writes no record.
-            return found.attempts or found.set_up or found.decided or bool(found.intents)
+            return bool(found.attempts or found.set_up or found.decided or found.intents)
         if found.set_up and await exists(store, layout.setup):
             return True
         return store.capabilities.directories and WORK in found.children

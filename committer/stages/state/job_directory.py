@@ -68,9 +68,9 @@ class JobDirectory:
         return sorted(name for name in self.children if name.startswith(INTENT))
 
     @property
-    def attempts(self) -> bool:
-        """Whether a job attempt of this engine, or of Hadoop's manifest committer, exists."""
-        return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
+    def attempts(self) -> set[int]:
+        """Numbers of the job attempts of this engine, or of Hadoop's manifest committer."""
+        return {int(name) for name, child in self.children.items() if child.is_directory and name.isdecimal()}
 
     @property
     def is_foreign(self) -> bool:

@@ -120,6 +120,15 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     return max(await _read_intents(store, found), key=lambda intent: intent.created, default=None)
 
 
+async def read_job_attempt(store: Store, found: JobDirectory) -> int | None:
+    """Reads which attempt of a Hadoop job a driver decided, or began, to commit; None if none did: 0 or 1 call each."""
+    if found.decided:
+        decision = await read_decision(store, found.layout)
+        return decision.job_attempt if decision is not None else None
+    intent = await read_intent(store, found)
+    return intent.job_attempt if intent is not None else None
+
+
 async def read_drivers(store: Store, found: JobDirectory) -> Drivers:
     """Reads the processes that set a job up or began to commit it, None for one not recorded: one call each."""
     if not found.set_up:
