@@ -66,8 +66,8 @@ async def drive(cluster: Cluster) -> BaseException | None:
         expected = cluster.plan.tasks * cluster.plan.files
         if not report.success or report.files_committed != expected:
             raise GuaranteeBrokenError(f"{report.files_committed} of {expected} files, success is {report.success}")
-        # Without a right to delete it, a directory may stay.
-        cluster.checker.end("committed", left_over=cluster.trouble is not None)
+        # A directory whose deletion met trouble may stay: the job is committed all the same.
+        cluster.checker.end("committed", left_over=cluster.trouble is not None or bool(cluster.more))
         return None
     cluster.over = True
     cluster.raise_broken()
@@ -134,7 +134,10 @@ async def _swept(cluster: Cluster) -> bool:
         options = {"store": cluster.process()}
         found = await committer.list_jobs(cluster.world.destination, storage_options=options)
         assert JOB_ID in {job.job_id for job in found}, "what is left is not found by list_jobs"
-        await committer.cleanup(cluster.world.destination, job_id=JOB_ID, storage_options=options)
+        # Only who names the roots outside the destination reaches what a setup left there.
+        await committer.cleanup(
+            cluster.world.destination, job_id=JOB_ID, config=cluster.vouched, storage_options=options
+        )
     return False
 
 

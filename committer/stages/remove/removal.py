@@ -89,8 +89,18 @@ async def keep_outcome(context: StageContext) -> None:
     await _delete(context, [child for child in children if child.path not in kept])
 
 
+async def remove_probes(context: StageContext) -> None:
+    """Removes the probes that a driver left which died in the job's setup: one call for each root; logs errors."""
+    for root in sorted(context.layout.roots):
+        try:
+            await context.store.delete_directory(context.layout.probe_in(root), recursive=False)
+        except StoreError as error:
+            _log.warning("could not look for what the setup of job %s left: %s", context.layout.job_id, error)
+
+
 async def remove_leftover(context: StageContext, directory: StorePath) -> None:
-    """Removes a directory in `_temporary` that a setup or a removal left unfinished: 2 calls."""
+    """Removes a directory in `_temporary` that a setup or a removal left unfinished: 2 calls, and one for each root."""
+    await remove_probes(context)
     if directory.name.endswith(REMOVED) or not await _rename_away(
         context, directory, directory.parent / f"{directory.name}{REMOVED}"
     ):
@@ -279,16 +289,13 @@ class CleanupJob(Stage[None, list[str]]):
 
     async def execute(self, value: None) -> list[str]:
         """Aborts uploads, then deletes concurrently."""
-        context, layout = self.context, self.context.layout
+        context = self.context
         left_alone: list[str] = []
         if context.store.capabilities.multipart:
             # First, since the lists that name the job's uploads are deleted below.
             left_alone = await AbortUploads(context).run(None)
         await together(
-            self._delete_attempts(),
-            delete_outside(context),
-            self._delete_elsewhere(),
-            *map(self._remove_probe, sorted(layout.roots)),
+            self._delete_attempts(), delete_outside(context), self._delete_elsewhere(), remove_probes(context)
         )
         return left_alone
 
@@ -324,13 +331,6 @@ class CleanupJob(Stage[None, list[str]]):
             await context.records.delete_directory(root.parent, recursive=False)
         except StoreError as error:
             _log.debug("%s stays: %s", root.parent, error)
-
-    async def _remove_probe(self, root: str) -> None:
-        """Removes the probe that a driver left which died in the job's setup."""
-        try:
-            await self.context.store.delete_directory(self.context.layout.probe_in(root), recursive=False)
-        except StoreError as error:
-            _log.warning("could not look for what the setup of job %s left: %s", self.context.layout.job_id, error)
 
 
 class RemoveJob(Stage[JobOutcome | None, None]):
