@@ -106,6 +106,16 @@ async def test_hidden_files_of_the_job_count(place: Place) -> None:
     assert len(report.missing) == 1
 
 
+async def test_hidden_names_may_be_the_jobs_or_anothers_where_success_names_not_all_files(place: Place) -> None:
+    place.write("_checkpoints/0", b"another's")
+    await place.run_job({f"part-{number:03}": b"x" for number in range(101)}, {"_metadata": b"own"})
+    report = await validate(place)
+    assert report.ok, report
+    place.remove("part-000")
+    place.remove("part-100")
+    assert not (await validate(place)).ok
+
+
 @pytest.mark.parametrize("below", ["", "p=1/"])
 async def test_what_jobs_keep_for_themselves_is_no_output(place: Place, below: str) -> None:
     await place.run_job({f"{below}part-0": b"x"}, config=CommitterConfig(cleanup_skipped=True))
