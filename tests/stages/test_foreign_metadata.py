@@ -235,6 +235,29 @@ async def test_committers_whose_tasks_publish(made) -> None:
     await place.store.close()
 
 
+@pytest.mark.parametrize("made", [lambda: FileInMemory("file-v2", "gcs"), StocatorPlace], ids=["file-v2", "stocator"])
+async def test_a_file_that_is_gone_is_missed_beside_a_file_at_its_directorys_name(made) -> None:
+    place = made()
+    place.write("a", b"old")
+    job = await place.open_job(config=CommitterConfig(existing_target="replace"))
+    await place.run_task(job, 0, {"a/x": b"1", "b": b"2"})
+    place.remove(next(name for name in place.all_files() if name.startswith("a/x")))
+    with pytest.raises(CommitterError, match="is gone") as caught:
+        await job.commit(tasks=1)
+    assert caught.value.outcome == "unchanged"
+    await job.abort()
+    await place.store.close()
+
+
+@pytest.mark.parametrize("profile", ["s3", "gcs", "azure-flat"])
+async def test_a_file_below_the_name_of_a_file_is_replaced_like_others(profile: str) -> None:
+    place = MemoryPlace(profile)
+    fill(place, {"a": b"old", "a/x": b"old", "b": b"old"})
+    await place.run_job({"a/x": b"new"}, config=CommitterConfig(existing_target="replace"))
+    assert place.files() == {"a/x": b"new", "b": b"old"}
+    await place.store.close()
+
+
 async def test_known_names_are_found_among_more_than_are_listed(tmp_path: Path) -> None:
     for number in range(3000):
         (tmp_path / f"part-{number}").touch()

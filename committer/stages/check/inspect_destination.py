@@ -222,7 +222,11 @@ class InspectDestination(Stage[Inspection, None]):
                                     view.closed[name] = status.refuses.enter
                         else:
                             view.blocking[name] = status
-                            self._absent(name, wanted)
+                            if self.context.store.capabilities.directories:
+                                self._absent(name, wanted)
+                            else:
+                                # Names below it can exist beside it.
+                                below.append(name)
                 level = below
                 found = {}
                 await self._look(level, wanted, loaded, found)
@@ -401,13 +405,11 @@ class FindTargets(Stage[Inspection, None]):
 
     async def _look_for_own(self, value: Inspection) -> None:
         """Reports files that tasks published and that are missing or changed since."""
-        changed, blocking = value.loaded.changed, value.view.blocking
+        changed = value.loaded.changed
         async for files in value.files.batches():
             standing = value.in_the_way.standing_at(file.destination for file in files)
             for file, (name, status) in zip(files, standing, strict=True):
                 if is_file_of(status, file) or len(changed) >= _MOST_CHANGED:
                     continue
-                # Nothing is listed below a file; that file is a conflict of its own.
-                if not any(name.startswith(f"{place}/") for place in blocking):
-                    what = "is gone" if status is None else "is not what its task committed"
-                    changed.append(f"{name} {what}: another task attempt, or another job, took it away since")
+                what = "is gone" if status is None else "is not what its task committed"
+                changed.append(f"{name} {what}: another task attempt, or another job, took it away since")
