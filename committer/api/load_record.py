@@ -74,7 +74,7 @@ def decode_any(data: bytes, *, source: str) -> AnyRecord:
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
     except UNDECODABLE as error:
-        if not data:
+        if not data.strip():
             raise RecordError(
                 "not a record: it is empty: the marker of a committer that writes no report", path=source
             ) from error

@@ -319,7 +319,8 @@ async def read_marker(store: Store, destination: StorePath, *, operation: str) -
             path=path,
             next_step=f"{call('list_jobs', str(destination))} shows jobs that did not end",
         ) from error
-    if not data:
+    # A rollback on S3 gives an old marker one more blank.
+    if not data.strip():
         raise RecordError(
             f"the {SUCCESS} is empty: Hadoop's classic committer leaves such a marker, which names no job and no files",
             path=path,

@@ -222,8 +222,9 @@ async def test_validated_commit_costs_one_look_a_file(place: Place) -> None:
     assert len(looks) == 20
 
 
-async def test_an_empty_success_is_told_to_be_the_classic_committers(place: Place) -> None:
-    place.write("_SUCCESS", b"")
+@pytest.mark.parametrize("marker", [b"", b" "], ids=["empty", "put back by a rollback on S3"])
+async def test_an_empty_success_is_told_to_be_the_classic_committers(place: Place, marker: bytes) -> None:
+    place.write("_SUCCESS", marker)
     with pytest.raises(RecordError, match="classic committer") as caught:
         await committer.validate(place.dest, storage_options=place.options)
     assert caught.value.outcome == "unchanged"
