@@ -61,7 +61,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             dest: The job's destination.
             job_id: Its unique id: ``fs.s3a.committer.uuid`` of the magic committer or
                 ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
-            job_attempt: ``mapreduce.job.application.attempt.id``.
+            job_attempt: ``mapreduce.job.application.attempt.id``: 0 in Spark, in MapReduce 1 for the first. A job
+                without that attempt is refused.
             config: Options; `hadoop_driver=True` if a Java driver will commit the job.
             committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         """

@@ -303,7 +303,8 @@ async def with_abort_advice(context: StageContext) -> AsyncIterator[None]:
         yield
     except _OF_THE_OUTPUT as error:
         if error.outcome == "unchanged" and await _is_undecided(context):
-            back = f"{context.recover_call(rollback=True)} {_ENDS}"
+            stays = " by this engine; what Hadoop's driver published before stays" if context.spec.hadoop else ""
+            back = f"{context.recover_call(rollback=True)} {_ENDS}{stays}"
             error.next_step = f"{error.next_step}; {back}" if error.next_step else back
         raise
 

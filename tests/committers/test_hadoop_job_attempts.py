@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import JobSpec
-from committer.errors import JobNotFoundError
+from committer.errors import JobNotFoundError, PreflightError
 from committer.testing.faults import Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.places import MemoryPlace, place_fixture
 
@@ -92,4 +92,17 @@ async def test_another_attempt_than_the_decided_one_is_refused(place: MemoryPlac
     with pytest.raises(JobNotFoundError, match="no job attempt 1 that can be committed, but 0"):
         await committer.attach_job(JobSpec.for_hadoop(place.dest, JOB, 1), storage_options=place.options)
     await place.recover(JOB)
+    assert place.files() == FILES
+
+
+async def test_what_hadoops_driver_published_is_not_said_to_go(place: MemoryPlace) -> None:
+    left_by_java(place, 0, *FILES)
+    for name in FILES:
+        place.write(name, b"x")
+        place.remove(next(one for one in place.all_files() if one.endswith(name) and "/tasks/" in one))
+    with pytest.raises(PreflightError) as caught:
+        async with committer.attach_job(JobSpec.for_hadoop(place.dest, JOB), storage_options=place.options) as job:
+            await job.commit(tasks=3)
+    assert "what Hadoop's driver published before stays" in caught.value.next_step
+    await place.recover(JOB, rollback=True)
     assert place.files() == FILES
