@@ -114,6 +114,9 @@ async def end(cluster: Cluster, *, commit: bool = False) -> str:
     else:
         word = "committed" if report.success else "untouched"
     cluster.raise_broken()
+    if cluster.trouble == "permanent" and cluster.hit is not None and "committer-probe" in cluster.hit.path.name:
+        # A setup that may not delete its probe names it in its error, and leaves no record for a cleanup to go by.
+        await cluster.process().delete_directory(cluster.hit.path, recursive=False)
     checker.end(word, left_over=word == "unknown" or await _swept(cluster))
     return word
 
