@@ -377,7 +377,7 @@ class _Tree:
         """Compares number and bytes, if not all names are known."""
         files = size = hidden = hidden_size = 0
         async for status in self.files(lambda child: is_reserved(child.path.name) and child.path.uri not in names):
-            # A hidden name in the destination itself may be the job's or another's.
+            # Hidden names in the destination itself count as all the job's, or as all another's.
             name = status.path.relative_to(self.destination).partition("/")[0]
             if is_hidden(name) and status.path.uri not in names:
                 hidden += 1
@@ -389,7 +389,7 @@ class _Tree:
                 wrong.add(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
         committed = files_committed(marker)
         total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
-        if not (files <= committed <= files + hidden and size <= total <= size + hidden_size):
+        if (committed, total) not in ((files, size), (files + hidden, size + hidden_size)):
             wrong.add(
                 f"{self.destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
             )

@@ -76,7 +76,7 @@ async def undisturbed(served: Served, plan: Plan) -> Requests:
 
 
 def renamed_again(served: Served) -> set[str]:
-    """What tasks wrote and was renamed to its destination, where the rename was asked for once more after it was done."""
+    """Returns the task output whose rename to the destination a driver sent again after it was done."""
     done: set[str] = set()
     again: set[str] = set()
     for one in served.conduct.log:
